@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// inBubble reports whether the caller runs in a testing/synctest bubble. Using a
-// channel or timer of a bubble outside it is a fatal error, and one from outside
-// stops the clock of the bubble. So in a bubble neither is reused.
+// inBubble reports whether the caller runs in a testing/synctest bubble. A channel or
+// timer that was created in a bubble is a fatal error outside of it. One that was
+// created outside stops the clock of the bubble. So a bubble uses no pooled ones, and
+// puts none into a pool.
 //
 // Inside a bubble, and nowhere else, time.Now has no monotonic clock reading.
 // Reading the clock takes 50 ns, so only test binaries do it.

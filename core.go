@@ -5,7 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// An Order selects which waiter is served next. It is an [Option].
+// An Order selects which waiter is served next. It is an [Option]. An order that lets
+// callers overtake saves goroutine switches, and those overtaken wait longer:
+// `go -C bench run . core --only waits` prints throughput and waits of each.
 type Order uint8
 
 const (
@@ -13,11 +15,14 @@ const (
 	// heavy waiter at the head is never overtaken. It is the default.
 	Fair Order = iota
 	// Unfair lets an arriving caller take free permits ahead of the queue, which
-	// saves the goroutine switch of a hand-off. Once a waiter is older than a
-	// millisecond, no caller overtakes until that waiter is served.
+	// saves the goroutine switch of a hand-off. A waiter that is woken, finds no free
+	// permit and is older than a millisecond is served before arrivals, as with a
+	// sync.Mutex. Callers that acquire again at once gain most. Those that arrive
+	// independently of each other wait as with Fair.
 	Unfair
 	// LIFO serves the newest waiter first. Under overload some callers are served
-	// quickly, while the oldest, whose clients have likely given up, time out.
+	// quickly, while the oldest, whose clients have likely given up, time out. At 90 %
+	// use its median wait is a sixth of that of Fair, and its p99.9 seven times as long.
 	LIFO
 )
 

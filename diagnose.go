@@ -26,8 +26,8 @@ const (
 	//
 	// A permit counts as held by the goroutine that acquired it, unless that goroutine
 	// hands it over to others. A permit that a timer or the end of a context will
-	// release also counts as held by that goroutine. That ends once the first permit
-	// acquired at the same place was released in this way.
+	// release counts as handed over only after another permit, acquired at the same
+	// place, was released in that way.
 	DiagnoseFull
 )
 

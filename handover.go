@@ -97,8 +97,8 @@ func (r *record) noteReleaser(acquired map[*Monitor]pendingOrder) {
 	}
 }
 
-// isHandedOver reports whether the permit may be held by another goroutine than the
-// one that acquired it and now waits. If that goroutine has started others, permits
+// isHandedOver reports whether the permit may be held by another goroutine. w is the
+// wait of the goroutine that acquired it. If that goroutine has started others, permits
 // acquired at its place are attributed to no goroutine from then on.
 func (r *record) isHandedOver(w *queuedWait, parents func() map[uint64]bool) bool {
 	if r.monitor == w.monitor && r.place == w.stack.place() {
@@ -113,9 +113,9 @@ func (r *record) isHandedOver(w *queuedWait, parents func() map[uint64]bool) boo
 }
 
 // parents returns the goroutines that have started others that still run. Goroutines
-// started by the standard library do not count, such as the one that net/http starts
-// to read ahead for each handler. Those of [sync.WaitGroup.Go] do count. Goroutines
-// that Sema started while a caller acquired do not count.
+// that the standard library started do not count, such as the one with which net/http
+// reads ahead for each handler, except those of [sync.WaitGroup.Go]. Goroutines that
+// Sema started while a caller acquired do not count either.
 func parents() map[uint64]bool {
 	found := map[uint64]bool{}
 	lines := bufio.NewScanner(bytes.NewReader(allStacks()))

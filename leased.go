@@ -15,7 +15,8 @@ import (
 //	Name() string                                 // for Permit.String
 //	Slots() []int64                               // for Permit.Slots
 type Lease interface {
-	// Release is called once, when the permit is released. It must not block.
+	// Release returns what the permit holds. The first Permit.Release calls it; later
+	// ones do not. It must not block.
 	Release()
 }
 

@@ -184,7 +184,7 @@ func TestPastBugTokio00725f6_CancelOfAWokenWaiterPassesThePermitOn(t *testing.T)
 	}
 }
 
-func TestPastBugTokio2237_CancelledWaitersAreForgottenAtOnce(t *testing.T) {
+func TestPastBugTokio2237_CancelledWaitersAreRemovedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
 		held := mustAcquire(t, s, 1)
@@ -293,7 +293,7 @@ func TestPastBugFollyDb6d0a1_OneReleaseWakesAllThatFit(t *testing.T) {
 	})
 }
 
-func TestPastBugFolly5009049_WhatAHolderWroteTheNextOneReads(t *testing.T) {
+func TestPastBugFolly5009049_NextHolderReadsWhatThePreviousOneWrote(t *testing.T) {
 	// The race detector fails this test if a hand-off does not order memory.
 	for _, g := range []sema.Gate{sema.New(1), sema.New(1, sema.Unfair), sema.New(1, sema.LIFO), sema.NewStriped(1)} {
 		guarded := 0

@@ -18,6 +18,11 @@ import (
 // section is shorter than a goroutine switch. It has no order, no fairness and no
 // weights. Waiting uses processor time, and a holder that is descheduled keeps all
 // other callers spinning. In doubt use a [Semaphore] or a sync.Mutex.
+//
+// Measured with goroutines that compete for it all the time
+// (`go -C bench run . core --only spin`): for sections of ten nanoseconds a Spin is faster
+// than a fair Semaphore. For those of a microsecond a sync.Mutex is faster, and with 64
+// goroutines one wait in a thousand starves for as long as the load lasts.
 type Spin struct {
 	held  atomic.Uint32
 	extra uint32 // capacity − 1, so that the zero value has one permit

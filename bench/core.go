@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ func coreScenarios() []scenario {
 		noAllocs(ours),
 	}
 	ofSemaphores := []contender{semaSemaphore, semaWeighted, xsync, channel}
-	return []scenario{
+	return slices.Concat([]scenario{
 		{
 			name: "uncontended", about: "one goroutine, acquire + release of a bare counter",
 			impls: alone(semaWeighted, bareAtomics, xsync, channel, channelNoContext, mutexCond),
@@ -117,7 +118,7 @@ func coreScenarios() []scenario {
 			impls:   contendedWeighted(64, 100, 128_000, mix, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
 			targets: []target{{impl: ours, rival: "x/sync", limit: 0.6}},
 		},
-	}
+	}, waitScenarios(), spinScenarios(), batchScenarios())
 }
 
 // shortHold takes about ten nanoseconds.
@@ -175,23 +176,30 @@ func queued(goroutines int, capacity int64, ops int, hold func(), contenders ...
 			do := c.make(capacity)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			var occupied, holders sync.WaitGroup
-			free := make(chan struct{})
-			for range capacity {
-				occupied.Add(1)
-				holders.Go(func() { do(ctx, 1, 1, func() { occupied.Done(); <-free }) })
-			}
-			occupied.Wait()
+			free, released := occupy(ctx, do, capacity)
 			each := ops / goroutines
 			start, done := gatedGoroutines(goroutines, func(int) { do(ctx, each, 1, hold) })
 			start()
 			waitUntilIdle() // all are queued
-			s := measure(each*goroutines, func() { close(free); done() })
-			holders.Wait()
+			s := measure(each*goroutines, func() { free(); done() })
+			released()
 			return s
 		}})
 	}
 	return impls
+}
+
+// occupy acquires all permits and holds them until free is called. released waits until
+// they are released.
+func occupy(ctx context.Context, do pairs, capacity int64) (free, released func()) {
+	var occupied, holders sync.WaitGroup
+	freed := make(chan struct{})
+	for range capacity {
+		occupied.Add(1)
+		holders.Go(func() { do(ctx, 1, 1, func() { occupied.Done(); <-freed }) })
+	}
+	occupied.Wait()
+	return func() { close(freed) }, holders.Wait
 }
 
 // gatedGoroutines creates n goroutines that run f once start is called, so that
@@ -225,8 +233,8 @@ func storm(shared bool) []impl {
 		}},
 		{"x/sync", func() sample {
 			s := semaphore.NewWeighted(1)
-			must(s.Acquire(context.Background(), 1))
-			return stormOnce(shared, func(ctx context.Context) { s.Acquire(ctx, 1) })
+			must(s.Acquire(context.Background(), 1))                                  //semavet:ignore no permit is ever free
+			return stormOnce(shared, func(ctx context.Context) { s.Acquire(ctx, 1) }) //semavet:ignore no permit is ever free
 		}},
 	}
 }

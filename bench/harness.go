@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -35,8 +36,17 @@ type sample struct {
 	mallocs uint64
 	bytes   float64 // allocated per waiter, if the scenario measures that; otherwise 0
 	p99     float64 // in nanoseconds, if the scenario times each operation; otherwise 0
+	waits   waits   // if the scenario shows the whole distribution; otherwise zero
 	spread  float64 // p99/p50, if the scenario measures that; otherwise 0
 	count   float64 // of something else, in the unit of the target; otherwise 0
+}
+
+// waits are what a distribution of waiting times shows beside its p99, in nanoseconds. The
+// maximum is that of one run, so a row has the median of the maxima.
+type waits struct {
+	P50  float64 `json:"p50_ns,omitempty"`
+	P999 float64 `json:"p99_9_ns,omitempty"`
+	Max  float64 `json:"max_ns,omitempty"`
 }
 
 func (s sample) nsPerOp() float64     { return float64(s.elapsed.Nanoseconds()) / float64(s.ops) }
@@ -55,15 +65,16 @@ type target struct {
 
 // A row is the result for one implementation.
 type row struct {
-	Scenario string             `json:"scenario"`
-	Impl     string             `json:"impl"`
-	NsOp     float64            `json:"ns_op"`
-	AllocsOp float64            `json:"allocs_op"`
-	BytesOp  float64            `json:"bytes_waiter,omitempty"`
-	P99      float64            `json:"p99_ns,omitempty"`
-	Spread   float64            `json:"p99_p50,omitempty"`
-	Count    float64            `json:"count,omitempty"`
-	RatioTo  map[string]float64 `json:"ratio_to"`
+	Scenario string  `json:"scenario"`
+	Impl     string  `json:"impl"`
+	NsOp     float64 `json:"ns_op"`
+	AllocsOp float64 `json:"allocs_op"`
+	BytesOp  float64 `json:"bytes_waiter,omitempty"`
+	P99      float64 `json:"p99_ns,omitempty"`
+	waits
+	Spread  float64            `json:"p99_p50,omitempty"`
+	Count   float64            `json:"count,omitempty"`
+	RatioTo map[string]float64 `json:"ratio_to"`
 }
 
 type suite struct {
@@ -103,8 +114,13 @@ func runScenario(sc scenario, rounds int) []row {
 			AllocsOp: medianOf(samples[i], sample.allocsPerOp),
 			BytesOp:  medianOf(samples[i], func(s sample) float64 { return s.bytes }),
 			P99:      medianOf(samples[i], func(s sample) float64 { return s.p99 }),
-			Spread:   medianOf(samples[i], func(s sample) float64 { return s.spread }),
-			Count:    medianOf(samples[i], func(s sample) float64 { return s.count }),
+			waits: waits{
+				P50:  medianOf(samples[i], func(s sample) float64 { return s.waits.P50 }),
+				P999: medianOf(samples[i], func(s sample) float64 { return s.waits.P999 }),
+				Max:  medianOf(samples[i], func(s sample) float64 { return s.waits.Max }),
+			},
+			Spread: medianOf(samples[i], func(s sample) float64 { return s.spread }),
+			Count:  medianOf(samples[i], func(s sample) float64 { return s.count }),
 		}
 		for j, other := range sc.impls {
 			if i != j {
@@ -137,13 +153,20 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
+// byProcessorTime makes measure return the processor time of the process instead of the
+// time elapsed. On a busy machine that is what an operation costs without the other load.
+var byProcessorTime bool
+
 // measure times f, which does ops operations.
 func measure(ops int, f func()) sample {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
+	start, used := time.Now(), processorTime()
 	f()
 	elapsed := time.Since(start)
+	if byProcessorTime {
+		elapsed = processorTime() - used
+	}
 	runtime.ReadMemStats(&after)
 	return sample{ops: ops, elapsed: elapsed, mallocs: after.Mallocs - before.Mallocs}
 }
@@ -151,11 +174,26 @@ func measure(ops int, f func()) sample {
 // sampleOf returns the sample of operations that were timed one by one.
 func sampleOf(waits []time.Duration) sample {
 	slices.Sort(waits)
-	s := sample{ops: len(waits), p99: float64(waits[(len(waits)*99-1)/100])}
+	s := sample{ops: len(waits), p99: quantile(waits, 0.99)}
 	for _, wait := range waits {
 		s.elapsed += wait
 	}
 	return s
+}
+
+// withWaits returns the sample with the distribution of the waits of its operations, or of
+// some of them.
+func (s sample) withWaits(all []time.Duration) sample {
+	slices.Sort(all)
+	s.p99 = quantile(all, 0.99)
+	s.waits = waits{P50: quantile(all, 0.5), P999: quantile(all, 0.999), Max: float64(all[len(all)-1])}
+	return s
+}
+
+// quantile returns the smallest value that at least the fraction q of the values, which
+// are in ascending order, does not exceed.
+func quantile(sorted []time.Duration, q float64) float64 {
+	return float64(sorted[int(math.Ceil(q*float64(len(sorted))))-1])
 }
 
 func (s suite) writeJSON(w io.Writer) error {
@@ -169,10 +207,11 @@ func (s suite) writeJSON(w io.Writer) error {
 func (s suite) writeText(w io.Writer) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for scenario, rows := range s.byScenario() {
-		fmt.Fprintf(tab, "\n%s\t\t\t\t  %s\n", scenario, s.about[scenario])
-		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\tp99 ns\t\n")
+		fmt.Fprintf(tab, "\n%s\t\t\t\t\t\t\t\t\t  %s\n", scenario, s.about[scenario])
+		fmt.Fprint(tab, "\tns/op\tallocs/op\tbytes\tp50 ns\tp99 ns\tp99.9 ns\tmax ns\tcount\t\n")
 		for _, r := range rows {
-			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, ifMeasured(r.BytesOp), ifMeasured(r.P99))
+			fmt.Fprintf(tab, "%s\t%.1f\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Impl, r.NsOp, r.AllocsOp, ifMeasured(r.BytesOp),
+				ifMeasured(r.P50), ifMeasured(r.P99), ifMeasured(r.P999), ifMeasured(r.Max), ifMeasured(r.Count))
 		}
 		tab.Flush()
 		for _, b := range s.targets[scenario] {

@@ -8,6 +8,7 @@
 //	go run . core --json          # print JSON
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
+//	go run . core --processor-time # on a busy machine: processor time instead of elapsed time
 package main
 
 import (
@@ -36,7 +37,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 || suites[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT]\nsuites:",
+		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT] [--processor-time]\nsuites:",
 			strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
 		os.Exit(2)
 	}
@@ -45,6 +46,7 @@ func main() {
 	readme := flags.String("readme", "", "write the tables into this file, between the marks <!-- bench:SUITE --> and <!-- end -->")
 	rounds := flags.Int("rounds", 9, "how often each implementation runs; medians are reported")
 	only := flags.String("only", "", "run only scenarios whose name contains this")
+	flags.BoolVar(&byProcessorTime, "processor-time", false, "measure processor time instead of elapsed time, for a busy machine; of all cores together")
 	flags.StringVar(&against, "against", "", "a build of this program at another commit, to compare with in scenario counters of suite core")
 	registerFleetFlags(flags)
 	profile := flags.String("cpuprofile", "", "write a CPU profile of the whole run to this file")

@@ -16,7 +16,7 @@ func init() { suites["patterns"] = patternScenarios }
 func patternScenarios() []scenario {
 	return slices.Concat(rateScenarios(), wfqScenarios(), poolScenarios(), groupScenarios(), classicScenarios(), []scenario{
 		{
-			name: "explore", about: "schedules of three goroutines at the naive dining table",
+			name: "explore", about: "schedules of three philosophers that take their forks in order",
 			impls:   []impl{{"sematest.Explore", exploreTables}},
 			targets: []target{{impl: "sematest.Explore", limit: 100_000, value: func(r row) float64 { return r.NsOp }, unit: "ns a schedule"}},
 		},

@@ -14,15 +14,25 @@ import (
 
 // rateScenarios compare package rate with golang.org/x/time/rate.
 func rateScenarios() []scenario {
-	const ours = "sema/rate"
+	const ours, allow = "sema/rate", "x/time/rate Allow"
+	granted := []target{{impl: ours, rival: allow, limit: 0.6}, {impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"}}
 	return []scenario{
 		{
-			name: "rate-try", about: "one goroutine, a permit of a rate without waiting",
+			name: "rate-try", about: "one goroutine, a permit of a rate without waiting, the bucket is always full",
+			impls:   []impl{{ours, func() sample { return rateTries(rate.New(1<<40, time.Second)) }}, {allow, func() sample { return xrateTries(xrate.NewLimiter(1<<40, 1<<40)) }}},
+			targets: granted,
+		},
+		{
+			name: "rate-try-burst", about: "the same, from a burst that hardly returns meanwhile",
 			impls: []impl{
-				{ours, rateTries},
-				{"x/time/rate Allow", xrateTries},
+				{ours, func() sample { return rateTries(rate.New(1, time.Second, rate.Burst(tries))) }},
+				{allow, func() sample { return xrateTries(xrate.NewLimiter(1, tries)) }},
 			},
-			targets: []target{{impl: ours, rival: "x/time/rate Allow", limit: 0.6}, {impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"}},
+			targets: granted,
+		},
+		{
+			name: "rate-try-rejected", about: "one goroutine, a rate without free permits rejects it; sema/rate returns when to retry",
+			impls: []impl{{ours, rateRejections}, {allow, xrateRejections}},
 		},
 		{
 			name: "rate-error", about: "8 goroutines acquire from 10,000 permits a second for 10 s: error of the rate",
@@ -37,11 +47,11 @@ func rateScenarios() []scenario {
 	}
 }
 
-// tries is the number of tries of a run. All are granted.
+// tries is the number of tries of a run.
 const tries = 2_000_000
 
-func rateTries() sample {
-	g, ctx := rate.New(1<<40, time.Second), context.Background()
+func rateTries(g *rate.Gate) sample {
+	ctx := context.Background()
 	return measure(tries, func() {
 		for range tries {
 			if _, err := g.TryAcquire(ctx, 1); err != nil {
@@ -51,12 +61,36 @@ func rateTries() sample {
 	})
 }
 
-func xrateTries() sample {
-	l := xrate.NewLimiter(1<<40, 1<<40)
+func xrateTries(l *xrate.Limiter) sample {
 	return measure(tries, func() {
 		for range tries {
 			if !l.Allow() {
 				panic("not allowed")
+			}
+		}
+	})
+}
+
+func rateRejections() sample {
+	g, ctx := rate.New(1, time.Hour), context.Background()
+	_, err := g.TryAcquire(ctx, 1) //semavet:ignore permits of a rate are spent
+	must(err)
+	return measure(tries, func() {
+		for range tries {
+			if _, err := g.TryAcquire(ctx, 1); err == nil {
+				panic("granted")
+			}
+		}
+	})
+}
+
+func xrateRejections() sample {
+	l := xrate.NewLimiter(xrate.Every(time.Hour), 1)
+	l.Allow()
+	return measure(tries, func() {
+		for range tries {
+			if l.Allow() {
+				panic("allowed")
 			}
 		}
 	})

@@ -15,12 +15,16 @@ import (
 // wfqScenarios measure the fair queue beside a semaphore, which shares by order of arrival.
 func wfqScenarios() []scenario {
 	const ours, plain = "sema/wfq", "sema.Semaphore"
+	allocs := func(r row) float64 { return r.AllocsOp }
 	ppm := func(r row) float64 { return r.Count }
 	return []scenario{
 		{
 			name: "wfq-uncontended", about: "one goroutine, acquire and release in a class of a fair queue",
-			impls:   alone(semaClass, semaSemaphore),
-			targets: []target{{impl: ours, rival: plain, limit: 2.5}, {impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"}},
+			impls: alone(semaClassByName, semaClass, semaSemaphore),
+			targets: []target{
+				{impl: semaClassByName.name, rival: plain, limit: 2.5}, {impl: semaClassByName.name, limit: 0.01, value: allocs, unit: "allocs/op"},
+				{impl: ours, rival: plain, limit: 2.5}, {impl: ours, limit: 0.01, value: allocs, unit: "allocs/op"},
+			},
 		},
 		{
 			name: "wfq-classes", about: "20,000 goroutines wait for 8 permits, in 10,000 classes or in 10",
@@ -63,6 +67,20 @@ var semaClass = contender{"sema/wfq", func(capacity int64) pairs {
 	}
 }}
 
+// semaClassByName looks the class up for each acquire, as a server does with the tenant of
+// a request.
+var semaClassByName = contender{"sema/wfq, class by name", func(capacity int64) pairs {
+	q := wfq.New(capacity)
+	return func(ctx context.Context, n int, weight int64, hold func()) {
+		for range n {
+			p, err := q.Class("a").Acquire(ctx, weight)
+			must(err)
+			hold()
+			p.Release()
+		}
+	}
+}}
+
 // manyClasses lets the same number of goroutines compete in few or many classes. Each
 // yields while it holds its permit, so that the others wait.
 func manyClasses(n int) sample {
@@ -72,21 +90,15 @@ func manyClasses(n int) sample {
 	for i := range classes {
 		classes[i] = q.Class(fmt.Sprint(i))
 	}
-	return measure(goroutines*rounds, func() {
-		var wg sync.WaitGroup
-		for i := range goroutines {
-			class := classes[i%n]
-			wg.Go(func() {
-				for range rounds {
-					p, err := class.Acquire(ctx, 1)
-					must(err)
-					runtime.Gosched()
-					p.Release()
-				}
-			})
+	start, done := gatedGoroutines(goroutines, func(i int) {
+		for range rounds {
+			p, err := classes[i%n].Acquire(ctx, 1)
+			must(err)
+			runtime.Gosched()
+			p.Release()
 		}
-		wg.Wait()
 	})
+	return measure(goroutines*rounds, func() { start(); done() })
 }
 
 // A competitor is a class with callers that acquire again at once.

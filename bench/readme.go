@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -23,16 +24,73 @@ func (s suite) writeInto(file string) error {
 	return os.WriteFile(file, []byte(before+begin+s.markdown()+end+after), 0o644)
 }
 
-// markdown returns a table with a line for each scenario and implementation.
-// The first implementation of a scenario is the one the others are compared
-// with.
+// markdown returns a table with a line for each scenario and implementation, and another
+// one for scenarios that show how long acquires wait. The first implementation of a
+// scenario is the one the others are compared with.
 func (s suite) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d cores, %s, %s. The last column is how long Sema takes in the same run, as a multiple of the rival.\n\n",
 		runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOARCH)
-	b.WriteString("| | time | p99 | allocations | Sema / this |\n|---|--:|--:|--:|--:|\n")
+	times := table{{"time", s.time}, {"p99", func(r row) string { return readable(r.P99) }}, {"allocations", s.allocations}}
+	if !slices.ContainsFunc(s.Rows, func(r row) bool { return r.P99 != 0 && !r.showsWaits() }) {
+		times = slices.Delete(times, 1, 2)
+	}
+	s.writeTable(&b, times, func(r row) bool { return !r.showsWaits() })
+	if slices.ContainsFunc(s.Rows, row.showsWaits) {
+		b.WriteString("\nHow long acquires wait, beside the time of an operation. The maximum is the median of those of the rounds.\n\n")
+		s.writeTable(&b, table{
+			{"time", s.time},
+			{"p50", func(r row) string { return readable(r.P50) }},
+			{"p99", func(r row) string { return readable(r.P99) }},
+			{"p99.9", func(r row) string { return readable(r.P999) }},
+			{"max", func(r row) string { return readable(r.Max) }},
+		}, row.showsWaits)
+	}
+	return b.String()
+}
+
+// A table has a column for each of some values of a row.
+type table []struct {
+	name string
+	cell func(row) string
+}
+
+func (r row) showsWaits() bool { return r.Max != 0 }
+
+// time returns the time of an operation, or what the scenario counts instead.
+func (s suite) time(r row) string {
+	if s.counts(r) {
+		return fmt.Sprintf("%.2f %s", r.Count, s.targets[r.Scenario][0].unit)
+	}
+	return readable(r.NsOp)
+}
+
+func (s suite) allocations(r row) string {
+	if s.counts(r) {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", r.AllocsOp)
+}
+
+// counts reports whether the scenario of a row measures something other than time.
+func (s suite) counts(r row) bool { return r.Count != 0 && len(s.targets[r.Scenario]) == 1 }
+
+// writeTable writes the scenarios whose rows are wanted.
+func (s suite) writeTable(b *strings.Builder, t table, wanted func(row) bool) {
+	line := func(name string, cell func(i int) string, ratio string) {
+		fmt.Fprintf(b, "| %s |", name)
+		for i := range t {
+			fmt.Fprintf(b, " %s |", cell(i))
+		}
+		fmt.Fprintf(b, " %s |\n", ratio)
+	}
+	line("", func(i int) string { return t[i].name }, "Sema / this")
+	b.WriteString("|---|" + strings.Repeat("--:|", len(t)+1) + "\n")
 	for scenario, rows := range s.byScenario() {
-		fmt.Fprintf(&b, "| **%s** | | | | |\n", s.about[scenario])
+		if !wanted(rows[0]) {
+			continue
+		}
+		line("**"+s.about[scenario]+"**", func(int) string { return "" }, "")
 		for _, r := range rows {
 			name, ratio := r.Impl, ""
 			if strings.HasPrefix(name, "sema") {
@@ -40,14 +98,9 @@ func (s suite) markdown() string {
 			} else {
 				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
 			}
-			time, allocations := readable(r.NsOp), fmt.Sprintf("%.2f", r.AllocsOp)
-			if r.Count != 0 && len(s.targets[scenario]) == 1 { // the scenario measures something other than time
-				time, allocations = fmt.Sprintf("%.2f %s", r.Count, s.targets[scenario][0].unit), ""
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, time, readable(r.P99), allocations, ratio)
+			line(name, func(i int) string { return t[i].cell(r) }, ratio)
 		}
 	}
-	return b.String()
 }
 
 // readable formats a time in a suitable unit; 0 is "".

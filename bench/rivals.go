@@ -48,6 +48,8 @@ var (
 	semaSemaphore = contender{"sema.Semaphore", semaphorePairs()}
 	semaUnfair    = contender{"sema.Semaphore Unfair", semaphorePairs(sema.Unfair)}
 
+	semaLIFO = contender{"sema.Semaphore LIFO", semaphorePairs(sema.LIFO)}
+
 	semaWeighted = contender{"sema.Weighted", func(capacity int64) pairs {
 		s := sema.NewWeighted(capacity)
 		return func(ctx context.Context, n int, weight int64, hold func()) {

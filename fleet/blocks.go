@@ -8,8 +8,9 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// requestBlockLocked requests a block for the first queued caller: at least the caller's
-// weight in one piece, and more for the queue and the cushion if the store has it to spare.
+// requestBlockLocked requests a block for the first queued caller. The block has at least
+// the caller's weight. It is larger, for the queue and the cushion, if the store has enough
+// free permits.
 func (s *pooled) requestBlockLocked(first *queued) {
 	if s.blockRequest.Ticket != 0 {
 		if s.blockRequest.Least == first.weight {

@@ -24,8 +24,8 @@ type Guard struct {
 	revoked []protocol.Range // sorted, disjoint, none below floor
 }
 
-// Admit fails with [sema.ErrLost] if the lease of the fence had ended before another lease
-// was granted, and the fence of that other lease was admitted here. It fails with
+// Admit fails with [sema.ErrLost] if an admitted fence shows that the lease of f has ended:
+// a lease that was granted later has presented its fence here. It fails with
 // [sema.ErrInvalid] if the fence is zero.
 func (g *Guard) Admit(f Fence) error {
 	if f.Seq == 0 {

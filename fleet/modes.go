@@ -23,9 +23,10 @@ const (
 	maxModesGap = protocol.Micros(10 * time.Minute / time.Microsecond)
 )
 
-// scheduleModeCheckLocked compares modes if that is due. It is called for the first session,
-// and while this client waits for others, which may have held nothing before. The pauses
-// between comparisons double, since a comparison reads all leases.
+// scheduleModeCheckLocked compares modes if that is due. It is called for the first session.
+// It is called again while this client waits for others, because a client that held nothing
+// at the last comparison was not compared. The pauses between comparisons double, since a
+// comparison reads all leases.
 func (s *session) scheduleModeCheckLocked(now protocol.Micros) {
 	c := &s.modeCheck
 	if c.done || now < c.next || s.lender != nil || s.last.Config.Kind != protocol.Concurrency {

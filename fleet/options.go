@@ -74,8 +74,8 @@ func Numbered() Option {
 	return option(func(s *settings) error { s.config.Numbered = true; return nil })
 }
 
-// Block bounds how many unused permits are kept, in [ModePooled]. Default: depends on the
-// share of the permits in use that this process has.
+// Block bounds how many unused permits are kept, in [ModePooled]. The default is in
+// proportion to this process's part of all permits in use.
 func Block(permits int64) Option {
 	return option(func(s *settings) error {
 		if permits < 1 {

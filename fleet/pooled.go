@@ -208,7 +208,7 @@ func (s *pooled) awaitTurn(wait context.Context, q *queued) (sema.Permit, bool) 
 
 // requestFirst queues the first caller at the front, and requests a block if too little is
 // free. It retires a front that is too small for the caller even if all its permits were
-// released. So no process keeps permits that others wait for while it waits for more.
+// released. Otherwise two processes could each keep permits that the other one waits for.
 func (s *pooled) requestFirst(q *queued) (*generation, *sema.Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,9 +31,9 @@ import (
 // MaxWaiters and Draining for the region, and capacity and ramp for all regions. A drain
 // of the global semaphore drains every region.
 //
-// A semaphore with a rate is a rate in each region, for the region's share. The share is
-// leased for three windows at a time. So permits that a region has spent stay spent after
-// the region is gone, and a crashed region keeps its share for that long.
+// With a rate, each region limits its clients to the region's share of the rate. The share
+// is leased for three windows at a time. So permits that a region has spent stay spent
+// after the region is gone, and a crashed region keeps its share for that long.
 //
 // Revoking a region's block at the global store frees it while regional permits may still be
 // held, for up to two thirds of a TTL.

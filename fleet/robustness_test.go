@@ -297,7 +297,7 @@ func (a *forgetfulStore) Apply(context.Context, string, protocol.Batch) (protoco
 	return protocol.Reply{Status: protocol.Unknown}, nil
 }
 
-func TestSession_ForgetfulStoreIsRetriedWithBackoff(t *testing.T) {
+func TestSession_StoreThatLosesSessionsIsRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &forgetfulStore{link: &link{Store: memstore.New()}}

@@ -537,6 +537,22 @@ func TestStream_Panics(t *testing.T) {
 	}
 }
 
+// TestStream_SequenceThatEndsItsGoroutine: that is not a sequence without further values.
+func TestStream_SequenceThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	var got []string
+	seq := func(yield func(int) bool) {
+		yield(1)
+		runtime.Goexit()
+	}
+	for v, err := range group.Stream(ctx, nil, seq, func(_ context.Context, v int) (int, error) { return v, nil }) {
+		got = append(got, fmt.Sprint(v, " ", err))
+	}
+	if len(got) != 2 || got[0] != "1 <nil>" || !strings.Contains(got[1], "Goexit") {
+		t.Errorf("%q, want the value and then an error", got)
+	}
+}
+
 func TestKeyed_BoundsEachKey(t *testing.T) {
 	t.Parallel()
 	k := group.NewKeyed(2, sema.Name("jobs"))

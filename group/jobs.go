@@ -14,6 +14,7 @@ import (
 type job struct {
 	node     list.Node[*job]
 	ctx      context.Context
+	number   uint64 // counts the jobs of a group: jobs are reused
 	n        int64
 	fn       func(ctx context.Context) error
 	advance  bool       // may be accepted: a call of Go
@@ -30,6 +31,7 @@ type job struct {
 // need, memory for example, then is that of those that run.
 type jobs struct {
 	queue    list.List[*job]
+	added    uint64
 	accepted int
 	short    bool // functions took at most shortFunction lately
 	long     int  // of the last functions took longer
@@ -53,7 +55,8 @@ func (q *jobs) add(ctx context.Context, n int64, fn func(ctx context.Context) er
 		j = &job{done: make(chan error, 1)}
 		j.node.Of = j
 	}
-	j.ctx, j.n, j.fn, j.advance = ctx, n, fn, advance
+	q.added++
+	j.number, j.ctx, j.n, j.fn, j.advance = q.added, ctx, n, fn, advance
 	q.queue.PushBack(&j.node)
 	return j
 }

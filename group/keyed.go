@@ -40,7 +40,8 @@ func NewKeyed(capacity int64, opts ...sema.Option) *Keyed {
 	}
 }
 
-// Of returns the semaphore of a key.
+// Of returns the semaphore of a key. What a caller does to it other than by permits, such as
+// Resize, Drain or Close, is forgotten together with the key: use Set for what is to last.
 func (k *Keyed) Of(key string) *sema.Semaphore {
 	if s := k.find(key); s != nil {
 		return s

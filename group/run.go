@@ -47,7 +47,7 @@ func call(ctx context.Context, p sema.Permit, fn func(ctx context.Context) error
 	return err
 }
 
-var errGoexit = errors.New("group: a function ended its goroutine (runtime.Goexit)")
+var errGoexit = errors.New("group: a function or a sequence ended its goroutine (runtime.Goexit)")
 
 // A Panic is the value of a panic of a function, which surfaces in the goroutine that
 // waits for it.

@@ -21,8 +21,8 @@ const streamAhead = 64
 // The error of a function is yielded in its place, and the loop decides whether to go on.
 // To break stops everything: the loop ends when all functions that had started have
 // returned. If ctx ends or gate rejects a call, that error is the last that is yielded. A
-// slow loop holds no permits: functions are at most 64 results ahead of it. seq runs in a
-// goroutine of its own.
+// slow loop holds no permits: functions are at most 64 results ahead of it. So no more than
+// about 64 run at once, however many gate admits. seq runs in a goroutine of its own.
 func Stream[T, R any](ctx context.Context, gate sema.Gate, seq iter.Seq[T], fn func(ctx context.Context, v T) (R, error)) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		s := &stream[T, R]{gate: gate, fn: fn, results: make(chan *result[R], streamAhead)}
@@ -71,9 +71,15 @@ func (r *result[R]) ended(err error, panicked *Panic) {
 // while the channel is full.
 func (s *stream[T, R]) produce(seq iter.Seq[T]) {
 	defer close(s.results)
+	returned := false
 	defer func() {
+		if returned {
+			return
+		}
 		if value := recover(); value != nil {
 			s.next().ended(nil, &Panic{Value: value, Stack: debug.Stack()})
+		} else {
+			s.next().ended(errGoexit, nil)
 		}
 	}()
 	for v := range seq {
@@ -81,7 +87,7 @@ func (s *stream[T, R]) produce(seq iter.Seq[T]) {
 		p, err := s.acquire()
 		if err != nil {
 			r.ended(err, nil)
-			return
+			break
 		}
 		s.running.Go(func() {
 			defer p.Release()
@@ -91,6 +97,7 @@ func (s *stream[T, R]) produce(seq iter.Seq[T]) {
 			}, r)
 		})
 	}
+	returned = true
 }
 
 func (s *stream[T, R]) acquire() (sema.Permit, error) {

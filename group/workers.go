@@ -18,7 +18,8 @@ import (
 // the permit that it has. So as long as functions are short, nothing moves at the gate.
 //
 // No function waits in vain: while there are jobs there is a delegate, which has the place
-// in the queue of the gate that the first of them would have.
+// in the queue of the gate that the first of them would have. Nor is there a place in that
+// queue for which there is no job: it would delay other users of the gate.
 type workers struct {
 	all sync.WaitGroup
 
@@ -26,17 +27,24 @@ type workers struct {
 	jobs     jobs
 	idle     []chan task
 	delegate bool // there is one; always while there are jobs
-	running  int  // goroutines that have a permit, or are about to get one
-	most     int  // as many had a permit when none was free; 0: unknown
+	place    place
+	running  int // goroutines that have a permit, or are about to get one
+	most     int // as many had a permit when none was free; 0: unknown
 	ended    bool
 }
 
 // A task is a function with the permit to run it, or, without a function, the task of the
 // delegate.
 type task struct {
-	n      int64
 	fn     func(ctx context.Context) error
 	permit sema.Permit
+}
+
+// A place is that of the delegate in the queue of the gate.
+type place struct {
+	n     int64           // permits that it waits for; 0: it does not wait
+	ctx   context.Context // ends the wait; nil: to be created. One serves many waits
+	leave context.CancelFunc
 }
 
 // keepFor is how long a permit may be kept for further functions.
@@ -54,7 +62,7 @@ func (w *workers) start(ctx context.Context, g *Group, n int64, fn func(ctx cont
 		w.mu.Lock()
 		switch {
 		case err == nil:
-			w.runLocked(g, task{n, fn, p})
+			w.runLocked(g, task{fn, p})
 			w.mu.Unlock()
 			return nil
 		case !errors.Is(err, sema.ErrFull):
@@ -84,7 +92,7 @@ func (w *workers) run(g *Group, p sema.Permit, fn func(ctx context.Context) erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running++
-	w.runLocked(g, task{p.Weight(), fn, p})
+	w.runLocked(g, task{fn, p})
 }
 
 // runLocked runs a task that running counts.
@@ -119,6 +127,7 @@ func (w *workers) wait(ctx context.Context, g *Group, j *job) error {
 	}
 	w.jobs.remove(j)
 	w.jobs.recycle(j)
+	w.leaveLocked()
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -173,7 +182,7 @@ func (w *workers) work(g *Group, next chan task, t task) {
 	defer w.all.Done()
 	for {
 		if t.fn == nil {
-			t = w.represent(g, t.n)
+			t = w.represent(g)
 		}
 		if t.fn != nil {
 			w.perform(g, t)
@@ -215,12 +224,13 @@ func (w *workers) perform(g *Group, t task) {
 			w.jobs.measured(now.Sub(last))
 		}
 		j := w.firstLocked(g)
-		if j == nil || j.n != t.n || now.Sub(kept) > keepFor || g.ctx.Err() != nil {
+		if j == nil || j.n != t.permit.Weight() || now.Sub(kept) > keepFor || g.ctx.Err() != nil {
 			w.mu.Unlock()
 			return
 		}
 		var callers int
 		t.fn, callers = w.takeLocked(g, j)
+		w.leaveLocked()
 		w.mu.Unlock()
 		last = now
 		if callers > 0 {
@@ -235,41 +245,58 @@ func (w *workers) perform(g *Group, t task) {
 
 // represent acquires permits for the first job, and returns its function. It returns no
 // function if there is no job any more.
-func (w *workers) represent(g *Group, n int64) task {
-	for {
-		p, err := g.gate.Acquire(g.ctx, n)
+func (w *workers) represent(g *Group) task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for j := w.firstLocked(g); j != nil; j = w.firstLocked(g) {
+		n, number := j.n, j.number
+		ctx := w.queueLocked(g, n)
+		w.mu.Unlock()
+		p, err := g.gate.Acquire(ctx, n)
 		w.mu.Lock()
-		j := w.firstLocked(g)
-		if j != nil && j.n == n && err == nil {
+		w.place.n = 0
+		j = w.firstLocked(g)
+		switch {
+		case err == nil && j != nil && j.n == n:
 			fn, _ := w.takeLocked(g, j)
 			w.running++
 			w.most = max(w.most, w.running)
 			w.delegateLocked(g)
+			return task{fn, p}
+		case err == nil: // for a job that has left
 			w.mu.Unlock()
-			return task{n, fn, p}
-		}
-		if j != nil && j.n == n {
+			p.Release()
+			w.mu.Lock()
+		case j != nil && j.number == number: // and not one for which the wait began too early
 			w.rejectLocked(g, j, err)
-			j = w.firstLocked(g)
 		}
-		if j != nil {
-			n = j.n // of another caller
-		} else {
-			w.delegate = false
-		}
-		w.mu.Unlock()
-		p.Release()
-		if j == nil {
-			return task{}
-		}
+	}
+	w.delegate = false
+	return task{}
+}
+
+// queueLocked returns the context in which the delegate waits for n permits.
+func (w *workers) queueLocked(g *Group, n int64) context.Context {
+	w.place.n = n
+	if w.place.ctx == nil {
+		w.place.ctx, w.place.leave = context.WithCancel(g.ctx)
+	}
+	return w.place.ctx
+}
+
+// leaveLocked ends the wait of the delegate at the gate if the first job does not need what
+// it waits for.
+func (w *workers) leaveLocked() {
+	if first := w.jobs.first(); w.place.n > 0 && (first == nil || first.n != w.place.n) {
+		w.place.leave()
+		w.place = place{}
 	}
 }
 
 // delegateLocked makes another goroutine the delegate, if there are jobs.
 func (w *workers) delegateLocked(g *Group) {
-	first := w.jobs.first()
-	if w.delegate = first != nil; w.delegate {
-		w.assignLocked(g, task{n: first.n})
+	if w.delegate = w.jobs.first() != nil; w.delegate {
+		w.assignLocked(g, task{})
 	}
 }
 

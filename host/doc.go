@@ -1,6 +1,7 @@
-// Package host bounds concurrency among the processes of one machine, without
-// a daemon: a build that may run four compilers however many shells start it,
-// a GPU that three services share, a cron job that must not overlap itself.
+// Package host bounds concurrency among the processes of one machine, without a
+// daemon. It is for builds that may run four compilers, however many shells start
+// them, for a GPU that three services share, and for a cron job that must not
+// overlap itself.
 //
 //	sem, err := host.Open("compilers", 4)
 //	…

@@ -31,6 +31,22 @@ func Example() {
 	// Output: compiling
 }
 
+// Two of the eight GPUs of this machine, which no other process uses meanwhile.
+func ExampleSemaphore_Acquire_slots() {
+	gpus, err := host.Open("example/gpus", 8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer gpus.Close()
+	permit, err := gpus.Acquire(context.Background(), 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release()
+	fmt.Println(len(permit.Slots()), "GPUs")
+	// Output: 2 GPUs
+}
+
 // A job that must not overlap itself: a second instance exits at once. The job may be
 // killed at any time, and the next one still runs.
 func ExampleSemaphore_TryAcquire() {

@@ -41,7 +41,8 @@ func lockAgainstCleaners(int) {}
 func unlockAgainstCleaners(int) {}
 
 // clock returns the time of day: Go offers no other clock that processes share. A step
-// of it may cost order, for as long as a process at the head is stopped.
+// of the time of day may change the order of waiters, while a process at the head of the
+// queue is stopped.
 func clock() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func rejectNetwork(int) error { return nil }

@@ -89,7 +89,7 @@ func New[T any](c Config[T]) *Pool[T] {
 	p.monitored = sema.NewMonitor(p.own, sharedOf(c.Options)...) != nil
 	p.checkAfter = int64(max(0, c.CheckAfter-p.round))
 	p.table.Store(new([]*slot[T]))
-	p.admitLocked()
+	p.admits.Store(newAdmission())
 	if c.MinIdle > 0 {
 		p.lock()
 		p.startJanitorLocked()

@@ -11,9 +11,9 @@ import (
 func (p *Pool[T]) find(ctx context.Context) (*slot[T], error) {
 	r := &request[T]{ctx: context.WithoutCancel(ctx), ended: make(chan struct{}, 1)}
 	p.lock()
-	if p.closed {
+	if admits := p.admits.Load().ctx; admits.Err() != nil { // since the permit was granted
 		p.unlock()
-		return nil, p.fault("get", sema.ErrClosed, "")
+		return nil, context.Cause(admits)
 	}
 	p.requests.push(r)
 	p.serveLocked()
@@ -53,9 +53,9 @@ func (p *Pool[T]) leave(r *request[T]) {
 // an Open if none is in progress, and fails with ErrFull.
 func (p *Pool[T]) tryFind(ctx context.Context) (*slot[T], error) {
 	p.lock()
-	if p.closed {
+	if admits := p.admits.Load().ctx; admits.Err() != nil {
 		p.unlock()
-		return nil, p.fault("try", sema.ErrClosed, "")
+		return nil, context.Cause(admits)
 	}
 	why := "no item is idle"
 	background := &work[T]{ctx: context.WithoutCancel(ctx)}

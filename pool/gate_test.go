@@ -191,6 +191,20 @@ func TestPool_CloseAndDrainRejectCallersAtAGate(t *testing.T) {
 	})
 }
 
+func TestPool_CloseAfterDrainRejectsWithErrClosed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, &server{}, pool.Config[*conn]{Gate: sema.New(1)})
+		wantErr(t, p.Drain(t.Context()), nil)
+		p.Close()
+		p.Resume()
+		_, err := p.Get(t.Context())
+		wantErr(t, err, sema.ErrClosed)
+		wantErr(t, p.Drain(t.Context()), nil)
+		_, err = p.Get(t.Context())
+		wantErr(t, err, sema.ErrClosed)
+	})
+}
+
 // A capturingGate keeps the context of the last acquire.
 type capturingGate struct {
 	sema.Gate

@@ -2,10 +2,14 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/sema-go/sema"
 	"unsafe"
 )
 
@@ -138,5 +142,48 @@ func TestItem_Sizes(t *testing.T) {
 	t.Parallel()
 	if n := unsafe.Sizeof(Item[[4]string]{}) / unsafe.Sizeof(uintptr(0)); n > 4 {
 		t.Errorf("an Item has %d words: more than 4 are not passed in registers", n)
+	}
+}
+
+// TestStack_ItemPutBackIntoAClosedPoolIsClosed: a caller pops an item that needs a Check, and
+// Close does not find it on the stack.
+func TestStack_ItemPutBackIntoAClosedPoolIsClosed(t *testing.T) {
+	t.Parallel()
+	closed := 0
+	p := New(Config[int]{
+		Size:       1,
+		Open:       func(context.Context) (int, error) { return 1, nil },
+		Close:      func(int) { closed++ },
+		Check:      func(context.Context, int) error { return nil },
+		CheckAfter: time.Nanosecond,
+	})
+	item, err := p.Get(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	item.Release()
+	s := p.pop()
+	if s == nil || p.fresh(s) {
+		t.Fatal("the idle item needs no check")
+	}
+	p.Close()
+	p.putBack(s)
+	if st := p.Stats(); closed != 1 || st.Open != 0 {
+		t.Errorf("closed %d times, %d open; want 1, 0", closed, st.Open)
+	}
+}
+
+// TestPool_FindRejectsAfterDrain: the caller got its permit just before the Drain.
+func TestPool_FindRejectsAfterDrain(t *testing.T) {
+	t.Parallel()
+	p := newIntPool(1)
+	defer p.Close()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.Drain(ended) // starts it
+	for name, find := range map[string]func(context.Context) (*slot[int], error){"find": p.find, "tryFind": p.tryFind} {
+		if _, err := find(context.Background()); !errors.Is(err, sema.ErrDraining) {
+			t.Errorf("%s: %v, want ErrDraining", name, err)
+		}
 	}
 }

@@ -38,25 +38,32 @@ func (p *Pool[T]) Reset() {
 }
 
 // Drain rejects all callers, waiting ones included, with [sema.ErrDraining], and waits
-// until all items are returned. If ctx ends first, the error wraps its cause and contains
+// until all items are returned. It does not wait for an Open in progress, whose item becomes
+// idle. If ctx ends first, the error wraps its cause and contains
 // the number of permits held; the pool continues to drain. Idle items stay open until
 // Close.
 func (p *Pool[T]) Drain(ctx context.Context) error {
 	if ctx == nil {
 		return p.own.Drain(ctx) // ErrInvalid
 	}
-	p.reject(sema.ErrDraining)
+	p.lock()
+	if !p.closed {
+		p.rejectLocked(sema.ErrDraining)
+	}
+	p.unlock()
 	return p.own.Drain(ctx)
 }
 
 // Resume ends draining. A closed pool stays closed.
 func (p *Pool[T]) Resume() {
-	p.mu.Lock()
-	if !p.closed {
-		p.admitLocked()
-	}
-	p.mu.Unlock()
+	// The semaphore comes first: a Drain at the same time may leave the pool draining, but
+	// never with a semaphore that was resumed and callers that are rejected all the same.
 	p.own.Resume()
+	p.lock()
+	if !p.closed && p.admits.Load().ctx.Err() != nil {
+		p.admits.Store(newAdmission())
+	}
+	p.unlock()
 }
 
 // Close rejects all callers, waiting ones included, with [sema.ErrClosed], for good. It
@@ -71,14 +78,9 @@ func (p *Pool[T]) Close() error {
 	}
 	p.closed = true
 	close(p.stopJanitor)
-	fault := p.fault("get", sema.ErrClosed, "")
-	for p.requests.n > 0 {
-		p.requests.head.err = fault
-		p.requests.finish(p.requests.head)
-	}
+	p.rejectLocked(sema.ErrClosed)
 	idle := p.takeIdleLocked()
 	p.unlock()
-	p.reject(sema.ErrClosed)
 	p.closeAll(idle)
 	return nil
 }
@@ -91,23 +93,30 @@ func (p *Pool[T]) takeIdleLocked() []*slot[T] {
 	return idle
 }
 
-// An admission ends when callers that wait at a gate are rejected.
+// An admission ends when the pool rejects callers: then the cause of its context is why.
 type admission struct {
 	ctx    context.Context
 	reject context.CancelCauseFunc
 }
 
-// admitLocked admits callers to gates, until reject.
-func (p *Pool[T]) admitLocked() {
-	if a := p.admits.Load(); a == nil || a.ctx.Err() != nil {
-		a = new(admission)
-		a.ctx, a.reject = context.WithCancelCause(context.Background())
-		p.admits.Store(a)
-	}
+func newAdmission() *admission {
+	a := new(admission)
+	a.ctx, a.reject = context.WithCancelCause(context.Background())
+	return a
 }
 
-// reject rejects callers that wait at a gate, and those that come later.
-func (p *Pool[T]) reject(why error) { p.admits.Load().reject(p.fault("get", why, "")) }
+// rejectLocked rejects callers that wait at a gate or for an item, and those that come
+// later.
+func (p *Pool[T]) rejectLocked(why error) {
+	fault := p.fault("get", why, "")
+	ended := newAdmission()
+	ended.reject(fault)
+	p.admits.Swap(ended).reject(fault) // has no effect if that ended earlier, for another reason
+	for p.requests.n > 0 {
+		p.requests.head.err = fault
+		p.requests.finish(p.requests.head)
+	}
+}
 
 // passGate acquires n permits of a gate that is not the pool's own. It fails at once when
 // the pool is drained or closed, which ends no wait at such a gate.

@@ -249,6 +249,57 @@ func TestPool_DrainWaitsForItemsInUse(t *testing.T) {
 	})
 }
 
+// TestPool_DrainRejectsCallersThatHaveAPermit: it does not wait for the Open of a server
+// that hangs.
+func TestPool_DrainRejectsCallersThatHaveAPermit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{open: takes(time.Hour)}
+		p := newPool(t, s, pool.Config[*conn]{Size: 1})
+		pending := getting(t.Context(), p)
+		wantPending(t, pending)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, p.Drain(ctx), nil)
+		wantFailed(t, pending, sema.ErrDraining)
+		p.Resume()
+		item := mustGet(t, p) // of the Open that was in progress
+		item.Release()
+		if opened, _ := s.count(); opened != 1 {
+			t.Errorf("opened %d times, want 1", opened)
+		}
+	})
+}
+
+// TestPool_ResizeDownClosesNoMoreThanSurplus: an item that is being closed is surplus that
+// has been dealt with, however long that takes.
+func TestPool_ResizeDownClosesNoMoreThanSurplus(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		closed := 0
+		p := pool.New(pool.Config[int]{
+			Size:  3,
+			Open:  func(context.Context) (int, error) { return 0, nil },
+			Close: func(int) { time.Sleep(time.Hour); closed++ },
+		})
+		var items []pool.Item[int]
+		for range 3 {
+			item, err := p.Get(t.Context())
+			wantErr(t, err, nil)
+			items = append(items, item)
+		}
+		p.Resize(2)
+		for _, item := range items {
+			go item.Release()
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Hour)
+		if st := p.Stats(); closed != 1 || st.Idle != 2 {
+			t.Errorf("%d closed, %d idle; want 1, 2", closed, st.Idle)
+		}
+		p.Close()
+	})
+}
+
 // TestPool_ResizeUpServesCallersThatHaveAPermit: they wait because the Open that hangs is
 // all that Size allows.
 func TestPool_ResizeUpServesCallersThatHaveAPermit(t *testing.T) {

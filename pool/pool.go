@@ -153,10 +153,24 @@ func (p *Pool[T]) popFresh() *slot[T] {
 	if s == nil || p.fresh(s) {
 		return s
 	}
-	p.lock()
-	p.pushLocked(s)
-	p.unlock()
+	p.putBack(s)
 	return nil
+}
+
+// putBack makes an item idle again that was popped and needs a Check. It closes the item if
+// the pool was closed meanwhile, because Close has not found it on the stack.
+func (p *Pool[T]) putBack(s *slot[T]) {
+	p.lock()
+	retire := p.closed
+	if retire {
+		p.counts.closing++
+	} else {
+		p.pushLocked(s)
+	}
+	p.unlock()
+	if retire {
+		p.closeSlot(s)
+	}
 }
 
 // fresh reports whether an idle item may be lent without a Check.

@@ -70,12 +70,33 @@ func drainAll(ctx context.Context, entries []*entry, fault *drainError) {
 			continue
 		}
 		all.Go(func() {
-			if err := e.gate.drains.Drain(ctx); err != nil {
+			if err := e.drain(ctx); err != nil {
 				fault.add(e.drainFault(err))
 			}
 		})
 	}
 	all.Wait()
+}
+
+// drainGrace is how long a gate may take to return from Drain after its context has ended.
+const drainGrace = time.Second
+
+// drain drains the gate. It does not wait for a gate that ignores the end of its context,
+// such as one of the user: a shutdown would hang.
+func (e *entry) drain(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- e.gate.drains.Drain(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(drainGrace):
+		return fmt.Errorf("its method Drain did not return when the context ended: %w", context.Cause(ctx))
+	}
 }
 
 // drainFault returns the error of a drain with what is known about the holders.

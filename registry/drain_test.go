@@ -127,6 +127,34 @@ func TestDrain_EndedContextDrainsAllTheSame(t *testing.T) {
 }
 
 // TestDrain_LeavesSharedGatesAlone: a process that shuts down must not stop the others.
+// A deafGate does not look at the context of Drain.
+type deafGate struct {
+	*sema.Semaphore
+	drained chan struct{}
+}
+
+func (g *deafGate) Drain(context.Context) error {
+	<-g.drained
+	return nil
+}
+
+func TestDrain_DoesNotWaitForAGateThatIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := registry.New()
+		deaf := &deafGate{sema.New(1), make(chan struct{})}
+		defer close(deaf.drained)
+		r.Add("deaf", deaf, "test")
+		r.Semaphore("db", 1, "test")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := r.Drain(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"deaf" (test): its method Drain did not return`) || strings.Contains(err.Error(), "db") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestDrain_LeavesSharedGatesAlone(t *testing.T) {
 	t.Parallel()
 	r := registry.New()

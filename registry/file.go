@@ -93,7 +93,13 @@ func parse(data []byte) (map[string]*setting, *report) {
 			return
 		}
 		found = true
-		p.object(v, `"limits"`, func(name string, at int, v value) { settings[name] = p.limit(name, at, v) })
+		p.object(v, `"limits"`, func(name string, at int, v value) {
+			if text := nameFault(name); text != "" {
+				p.add(at, "%q: %s", name, text)
+				return
+			}
+			settings[name] = p.limit(name, at, v)
+		})
 	})
 	if !found && len(p.problems) == 0 {
 		p.add(start, `no key "limits"`)
@@ -224,7 +230,11 @@ func (p *parser) limit(name string, at int, v value) *setting {
 			s.why = p.text(v, what)
 		case "classes":
 			s.classes = shares{}
-			p.object(v, what, func(class string, _ int, v value) {
+			p.object(v, what, func(class string, at int, v value) {
+				if len(class) > maxName {
+					p.add(at, "%s: the class %q has %d bytes; want at most %d", what, class, len(class), maxName)
+					return
+				}
 				s.classes[class] = p.share(fmt.Sprintf("%q: class %q", name, class), v)
 			})
 		case "max_wait", "max_waiters":

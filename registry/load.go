@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -108,8 +109,14 @@ func (r *Registry) prepare(path string, data []byte) (*plan, *LoadError) {
 	guard := r.options.maxChange > 0 && r.file.path != ""
 	r.mu.Unlock()
 
-	for _, s := range unknown {
-		report.add(s.at[""], "%q: no such limit: %s", s.name, nearest(s.name, names))
+	slices.SortFunc(unknown, func(a, b *setting) int { return cmp.Compare(a.at[""], b.at[""]) })
+	slices.Sort(names)
+	for i, s := range unknown {
+		advice := ""
+		if i < maxListed {
+			advice = ": " + nearest(s.name, names)
+		}
+		report.add(s.at[""], "%q: no such limit%s", s.name, advice)
 	}
 	for name, e := range known {
 		for _, m := range e.misfits(settings[name]) {
@@ -175,10 +182,9 @@ func perSecond(v Value) float64 {
 	return float64(v.Capacity) / v.Window.Seconds()
 }
 
-// nearest returns advice about a name that is not registered.
+// nearest returns advice about a name that is not registered. names are those that are.
 func nearest(name string, names []string) string {
 	const most = 10
-	slices.Sort(names)
 	for _, other := range names {
 		if distance(name, other) <= 1+min(len(name), len(other))/4 {
 			return fmt.Sprintf("did you mean %q?", other)

@@ -193,6 +193,50 @@ func TestLoad_RejectsBadFiles(t *testing.T) {
 	}
 }
 
+// TestLoad_ReportsOfHugeFilesAreBounded: to quote a long name for each of many keys would take
+// minutes.
+func TestLoad_ReportsOfHugeFilesAreBounded(t *testing.T) {
+	t.Parallel()
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	long := strings.Repeat("x", 400_000)
+	for name, c := range map[string]struct {
+		text, want string
+		problems   int
+	}{
+		"number":       {`{"limits": {"db": {"capacity": ` + strings.Repeat("9", 900_000) + `}}}`, "not JSON", 1},
+		"name":         {`{"limits": {"` + long + `": {` + many(40_000, `"k%d": 1,`) + `}}}`, "has 400000 bytes", 1},
+		"key":          {`{"limits": {"db": {"` + long + `": 1}}}`, "unknown key", 1},
+		"class":        {`{"limits": {"db": {"classes": {"` + long + `": {` + many(40_000, `"k%d": 1,`) + `}}}}}`, "has 400000 bytes", 1},
+		"keys":         {`{"limits": {"db": {` + many(50_000, `"k%d": 1,`) + `}}}`, "unknown key", 1000},
+		"names":        {`{"limits": {` + many(50_000, `"unknown%d": {},`) + `}}`, "no such limit", 1000},
+		"nested":       {strings.Repeat("[", 900_000), "not JSON", 1},
+		"control code": {`{"limits": {"a\u0000b": {}}}`, "not visible", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := registry.New()
+			r.Semaphore("db", 1, "test")
+			err := load(t, r, c.text)
+			var fault *registry.LoadError
+			if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("%.300v", err)
+			}
+			if len(fault.Problems) < c.problems || len(fault.Problems) > 1001 || len(err.Error()) > 50_000 {
+				t.Errorf("%d problems, %d bytes of text", len(fault.Problems), len(err.Error()))
+			}
+			if _, page := get(r, "GET", "/"); len(page) > 100_000 {
+				t.Errorf("the page has %d bytes", len(page))
+			}
+		})
+	}
+}
+
 func TestLoad_ErrorsCanBeBranchedOn(t *testing.T) {
 	t.Parallel()
 	r := registry.New()

@@ -86,16 +86,25 @@ type located struct {
 	err    error
 }
 
-// maxProblems bounds what is collected: a file of 1 MiB can have many.
-const maxProblems = 1000
+// A file of 1 MiB can have many problems, and names and numbers of any length. The bounds
+// keep the errors readable, and the time to find them short.
+const (
+	maxProblems = 1000
+	maxPart     = 500 // bytes of a text that a problem quotes
+)
 
 func (r *report) add(offset int, format string, args ...any) {
 	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, located{offset: offset, text: fmt.Sprintf(format, args...)})
+		r.fail(offset, nil, format, args...)
 	}
 }
 
 func (r *report) fail(offset int, err error, format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok && len(text) > maxPart {
+			args[i] = strings.ToValidUTF8(text[:maxPart], "") + "…"
+		}
+	}
 	r.problems = append(r.problems, located{offset, fmt.Sprintf(format, args...), err})
 }
 

@@ -54,7 +54,7 @@ func (c *class) acquireUnder(ctx context.Context, op string, n int64, mayWait, q
 		return c.conclude(op, n, watch, err)
 	}
 	held = true
-	c.asked(n)
+	c.asked(n, !p.Held())
 	if p.Held() {
 		c.leased.Add(1)
 		return watch.Leased(&overLease{c, p, n}), nil
@@ -65,11 +65,23 @@ func (c *class) acquireUnder(ctx context.Context, op string, n int64, mayWait, q
 
 // asked ends the time in which permits are acquired from the gate behind the queue. The
 // class is not charged for it: it waits, and cannot use them.
-func (c *class) asked(n int64) {
-	c.q.lock()
-	defer c.q.unlock()
+//
+// Permits of a rate are spent, and held for no time. Their use is the mean time of a caller
+// at the gate, which is the same for all classes: so classes share the rate by number, and
+// are not charged for the delay of a single caller.
+func (c *class) asked(n int64, spent bool) {
+	q := c.q
+	q.lock()
+	defer q.unlock()
+	q.spends = spent
 	c.integrateLocked()
 	c.asking -= n
+	if spent && q.waiters > 0 {
+		work := float64(n) * q.hold.mean(0)
+		c.chargeLocked(work)
+		c.hold.used(work)
+	}
+	c.placeLocked()
 }
 
 // unask returns permits of the queue for which the gate behind it granted none.

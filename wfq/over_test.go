@@ -286,3 +286,104 @@ func TestQueue_PanicOfAnObserver(t *testing.T) {
 		}
 	}
 }
+
+// TestOver_SharesARate: a tenant that comes late gets its share of a rate at once, and each
+// gets as many permits as its weight, however long the first has waited at the gate.
+func TestOver_SharesARate(t *testing.T) {
+	t.Parallel()
+	for _, weight := range []int64{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			api := rate.New(100, time.Second, rate.Burst(1))
+			api.PauseUntil(time.Now().Add(time.Minute)) // so that the first of noisy waits at the gate
+			q := wfq.Over(api, 1)
+			q.Set("quiet", wfq.Share{Weight: weight})
+			var l log
+			for range 60 {
+				l.start(t, q.Class("noisy"), "noisy", 1, 0)
+			}
+			time.Sleep(time.Second)
+			for range 15 {
+				l.start(t, q.Class("quiet"), "quiet", 1, 0)
+			}
+			time.Sleep(time.Hour)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			quiet, noisy := 0, 0
+			for _, name := range l.served {
+				if name == "quiet" {
+					quiet++
+				} else if quiet < 15 {
+					noisy++
+				}
+			}
+			if most := 15/int(weight) + 2; quiet != 15 || noisy > most {
+				t.Errorf("weight %d: %d of quiet served after %d of noisy, want 15 after at most %d\n%v", weight, quiet, noisy, most, l.served)
+			}
+		})
+	}
+}
+
+// TestOver_ExpectedWaitAtARate: the wait is that of the callers ahead, at the rate.
+func TestOver_ExpectedWaitAtARate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.Over(rate.New(100, time.Second, rate.Burst(1)), 1)
+		tenant := q.Class("tenant")
+		var l log
+		for range 61 {
+			l.start(t, tenant, "tenant", 1, 0)
+		}
+		time.Sleep(205 * time.Millisecond) // 21 are served, 1 is at the rate, 39 wait
+		if wait := tenant.ExpectedWait(1); wait < 350*time.Millisecond || wait > 450*time.Millisecond {
+			t.Errorf("expected wait %v after %d others at 100 a second", wait, tenant.Stats().Waiters)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestOver_WaitAtTheGateIsNotUse: while the first caller of a class waits at the gate,
+// another class arrives. It is not charged for that wait.
+func TestOver_WaitAtTheGateIsNotUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := sema.New(1)
+		busy, err := gate.Acquire(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := wfq.Over(gate, 1)
+		var l log
+		for range 5 {
+			l.start(t, q.Class("early"), "early", 1, 10*time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		for range 3 {
+			l.start(t, q.Class("late"), "late", 1, 10*time.Millisecond)
+		}
+		busy.Release()
+		l.want(t, "early", "late", "early", "late", "early", "late", "early", "early")
+	})
+}
+
+// TestOver_RateWithOneCaller: a class with one caller at a time gets its share of a rate,
+// although it competes only now and then.
+func TestOver_RateWithOneCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.Over(rate.New(100, time.Second, rate.Burst(1)), 1)
+		q.Set("many", wfq.Share{Weight: 4})
+		for range 400 {
+			go q.Class("many").Acquire(ctx, 1)
+		}
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = q.Class("one").Acquire(ctx, 1)
+			}
+		}()
+		time.Sleep(3 * time.Second)
+		if one, all := q.Class("one").Stats().Acquired, q.Stats().Acquired; one < all/6 || one > all/4 {
+			t.Errorf("%d of %d, want a fifth", one, all)
+		}
+		q.Close()
+	})
+}

@@ -52,6 +52,7 @@ type Queue struct {
 	dependentLevel int                  // all of them were raised to at least this tier
 
 	admits  admission       // for Over
+	spends  bool            // for Over: the gate behind the queue spends its permits, as the last grant has shown
 	counts  sema.Counts     // Acquired counts only classes that are gone
 	idle    []chan struct{} // closed when nothing is in use
 	resumed chan struct{}   // closed by Resume; nil unless draining

@@ -65,7 +65,9 @@ func (c *class) integrateLocked() {
 	if at == c.at {
 		return
 	}
-	if inUse := c.inUse.Load() - c.asking; inUse > 0 {
+	if q.spends { // a class is charged when its permits are spent, see asked
+		q.hold.used(float64(c.inUse.Load()) * float64(at-c.at))
+	} else if inUse := c.inUse.Load() - c.asking; inUse > 0 {
 		work := float64(inUse) * float64(at-c.at)
 		c.chargeLocked(work)
 		c.hold.used(work)
@@ -83,8 +85,11 @@ func (c *class) keyLocked() float64 {
 	if inUse == 0 {
 		return c.start
 	}
-	will := c.meanLocked() + float64(c.q.busy.at(c.q)-c.at)
-	return c.start + float64(inUse)*will/float64(c.share.Weight)
+	used := 0.0 // what integrateLocked will add
+	if !c.q.spends {
+		used = float64(inUse-c.asking) * float64(c.q.busy.at(c.q)-c.at)
+	}
+	return c.start + (used+float64(inUse)*c.meanLocked())/float64(c.share.Weight)
 }
 
 // chargeLocked charges the class for permit-nanoseconds.

@@ -8,9 +8,12 @@
 //	go -C bench run ./chaos                      every store, a minute each
 //	go -C bench run ./chaos -store etcd -for 10m
 //
-// It fails if more than the capacity was in use at a time, according to the
-// guard or to the holders' own checks; if a waiter was not served after the
-// last fault ended; or if a permit was not free after all workers had ended.
+// It fails in three cases:
+//
+//   - More than the capacity was in use at a time, according to the guard or to
+//     the holders' own checks.
+//   - A waiter was not served after the last fault ended.
+//   - A permit was not free after all workers had ended.
 package main
 
 import (

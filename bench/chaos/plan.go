@@ -32,9 +32,9 @@ const (
 	callers   = 8 // per process
 )
 
-// maxRecovery returns how long a waiter may wait after the last fault ended:
-// leases of killed workers have to expire, a promoted server grants nothing for
-// a TTL and three seconds, and there is a queue.
+// maxRecovery returns how long a waiter may wait after the last fault ended. In
+// that time leases of killed workers expire, a promoted server grants nothing
+// for a TTL and three seconds, and the waiters ahead are served.
 func (p plan) maxRecovery() time.Duration { return 3*p.ttl + 6*time.Second }
 
 // run starts a store and workers, injects faults and returns a report.

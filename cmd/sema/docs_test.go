@@ -14,9 +14,9 @@ import (
 	"github.com/sema-go/sema/internal/storetest"
 )
 
-// TestDocs_LinesWork runs the commands of docs/cli.md in a shell. The scripts in them do nothing,
+// TestDocs_CommandsWork runs the commands of docs/cli.md in a shell. The scripts in them do nothing,
 // and the store is the test's.
-func TestDocs_LinesWork(t *testing.T) {
+func TestDocs_CommandsWork(t *testing.T) {
 	t.Parallel()
 	bash := storetest.Need(t, "bash", "bash")
 	text, err := os.ReadFile("../../docs/cli.md")

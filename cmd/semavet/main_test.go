@@ -136,9 +136,14 @@ func userModule(t *testing.T, source string) string {
 
 func run(t *testing.T, dir, name string, args ...string) (output string, code int) {
 	t.Helper()
+	return runWith(t, []string{"GOWORK=off", "GOFLAGS=", "GOPROXY=off"}, dir, name, args...)
+}
+
+func runWith(t *testing.T, env []string, dir, name string, args ...string) (output string, code int) {
+	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

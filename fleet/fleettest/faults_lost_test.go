@@ -7,7 +7,7 @@ import (
 // lostFaults are stores that lose data and go on, like a server that restarts from a snapshot, or
 // from nothing, without a quarantine.
 var lostFaults = []fault{
-	{"an old snapshot comes back", "behaves like the model", func() *faultyStore {
+	{"an old snapshot is restored", "behaves like the model", func() *faultyStore {
 		saved := map[string]protocol.Image{}
 		return &faultyStore{applyFault: func(s *faultyStore, name string, b protocol.Batch) protocol.Reply {
 			if old, ok := saved[name]; ok && b.Seq%5 == 0 {

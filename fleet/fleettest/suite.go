@@ -55,9 +55,9 @@ type Suite struct {
 	// shortest that the store supports; default 150 ms.
 	TTL time.Duration
 
-	// Timeout bounds the duration of one check. Default 90 % of the time that is left until
-	// the deadline of the test binary (go test -timeout), so that a check on a slow or busy
-	// machine does not fail.
+	// Timeout bounds the duration of one check. The default is 90 % of the time until the
+	// deadline of the test binary (go test -timeout), so that no check fails only because
+	// the machine is slow or busy.
 	Timeout time.Duration
 }
 

@@ -1,4 +1,4 @@
-// Package memstore is a fleet store in the memory of a process, which uses the model of the
+// Package memstore stores fleet semaphores in the memory of a process. It uses the model of the
 // fleet protocol directly. It is for tests, and for programs that use fleet semaphores but
 // run alone. All state ends with the process.
 package memstore

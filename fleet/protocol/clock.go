@@ -9,8 +9,9 @@ import (
 // sixth of the TTL per call and never back, because a store's clock may step. A step forward,
 // however large, adds a sixth. So two steps within the two thirds of a TTL for which a holder
 // relies on its lease do not end the lease early. A step back only makes sessions live longer.
-// Deadlines of sessions and tickets are on this clock. (Ramps and windows are on the store's
-// clock: there a step costs a burst, and sparse use must not slow them.)
+// Deadlines of sessions and tickets are on this clock. Ramps and windows are on the store's
+// clock, because this one falls behind when calls are rare. A step of the store's clock costs
+// them a burst.
 func (s *State) advance(now Micros) {
 	if now < s.last {
 		s.shorten(now)

@@ -92,8 +92,8 @@ var ErrVersion = errors.New("unsupported protocol version")
 //
 // A Recall asks a session to release the unused part of its blocks, and the rest as soon
 // as its own users release it. A session that serves clients of its own, such as a region,
-// may keep Share, its even share of the capacity: while no session has more than that, a
-// session that has less finds free permits. Share is 0 while the first ticket in the queue
+// may keep Share, its even share of the capacity. If no session keeps more, a session with
+// less than its share finds free permits. Share is 0 while the first ticket in the queue
 // needs more than an even share.
 func (s *State) Apply(now Micros, b Batch) Reply {
 	gap := now - s.last

@@ -215,12 +215,14 @@ type Range struct{ From, To Seq }
 // MaxFenced is the number of live leases up to which [Fence.Revoked] is reported.
 const MaxFenced = 4096
 
-// Cushion returns how much a session that grants parts of its blocks to others should
-// keep ready; use is the weight that they use. It is four times the session's share of what is free,
-// where the share is its part of all that is in use. It is at most half of what is free,
-// since the first session must not take everything. The less is free, the less each
-// session keeps, long before a caller has to wait; recalls handle sudden demand.
-// docs/scale.md compares this with a cushion as large as the use.
+// Cushion returns how many free permits a session should keep that grants parts of its
+// blocks to others. use is the weight that those others use.
+//
+// The result is four times the session's share of the free permits, in proportion to its
+// part of all permits in use. It is at most half of the free permits, so that the first
+// session does not take everything. The fewer permits are free, the fewer each session
+// keeps, long before a caller has to wait. Recalls handle sudden demand. docs/scale.md
+// compares this with a cushion as large as the use.
 func (r Reply) Cushion(use int64) int64 {
 	spare := max(0, r.Config.Capacity-r.InUse)
 	if r.InUse <= 0 {

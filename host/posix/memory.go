@@ -11,9 +11,9 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// semaphoreSize is sizeof(sem_t). sharedMark is the int that glibc writes after the
-// word of a semaphore that processes share (FUTEX_SHARED). Waiters of a semaphore
-// without it are woken by futex calls that are private to the process.
+// semaphoreSize is sizeof(sem_t). sharedMark is the int that glibc writes after the futex
+// word if processes share the semaphore (FUTEX_SHARED). Waiters of a semaphore without it
+// are woken by futex calls that are private to the process.
 const (
 	semaphoreSize = 32
 	markOffset    = 8

@@ -44,7 +44,7 @@ func TestSemaphore_DoneContextNeverAcquires(t *testing.T) {
 	wantState(t, s, 1, 0)
 }
 
-func TestSemaphore_PostRejectsToExceedTheMaximum(t *testing.T) {
+func TestSemaphore_PostBeyondTheMaximumFails(t *testing.T) {
 	t.Parallel()
 	s := create(t, posix.MaxValue-1)
 	wantErr(t, s.Post(), nil)

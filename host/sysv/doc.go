@@ -1,15 +1,16 @@
-// Package sysv uses System V semaphore sets: semget, semop and semctl.
+// Package sysv uses the System V semaphore sets of the kernel (semget, semop and
+// semctl), to share semaphores with programs that use these calls.
 //
-// Older programs share these: databases, transaction monitors, C code from before
-// threads. They also have two features that nothing else on a host has. One operation
+// Such programs are mostly older ones: databases, transaction monitors, C code from
+// before threads. Sets have two features that nothing else on a host has. One operation
 // changes several semaphores atomically ([Set.Op]). And the kernel undoes the changes
 // of a process that has ended ([Op].Undo). [AsGate] turns one semaphore of a set into a
 // [sema.Gate].
 //
-// Between Go programs prefer package host: it serves strictly in order, reports the
-// holders and the number of waiters, needs no key that may collide and leaves no entry
-// in a kernel table of fixed size. For semaphores that C programs open with sem_open,
-// use package host/posix.
+// Between Go programs prefer package host. It serves strictly in order, and reports the
+// holders and the number of waiters. It needs no key that may collide, and leaves no
+// entry in a kernel table of fixed size. For semaphores that C programs open with
+// sem_open, use package host/posix.
 //
 // # Sets
 //

@@ -10,11 +10,10 @@ import (
 // text as in package sema, so that sema.Hint returns the advice.
 const nilContext = "nil context"
 
-// A reason is an error with a fact and its advice. The field is contains the errors
-// that errors.Is matches: a sentinel of package sema, the errno, or both.
+// A reason is an error with a fact and its advice.
 type reason struct {
 	text, hint string
-	is         []error
+	is         []error // what errors.Is matches: a sentinel of package sema, the errno, or both
 }
 
 func (r *reason) Error() string { return r.text }

@@ -105,9 +105,9 @@ func (g *Gate) Name() string { return g.name }
 func (g *Gate) Scope() sema.Scope { return sema.HostScope }
 
 // Acquire waits for n permits and returns them as one [sema.Permit]. It fails with the
-// context's cause, with [sema.ErrTooLarge] if n exceeds the capacity, with
-// [sema.ErrTimeout] (option MaxWait), with [sema.ErrClosed] if the gate is closed or
-// the set removed, and with [sema.ErrInvalid].
+// context's cause, [sema.ErrTimeout] (option MaxWait) or [sema.ErrInvalid]. It fails
+// with [sema.ErrTooLarge] if n exceeds the capacity, and with [sema.ErrClosed] if the
+// gate is closed or the set removed.
 func (g *Gate) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "acquire"
 	wait := g.monitor.Begin(ctx, n)

@@ -18,10 +18,10 @@ import (
 // right for unrelated signals.
 //
 // To cancel, the thread is interrupted. The alternative is a semtimedop that times out
-// every few milliseconds to check the context. It would wake each waiting process all
-// the time, and each time requeue it at the end of the kernel's queue: a process that
-// loses its place every 5 ms is overtaken by all processes that do not. It is used only
-// in programs that ignore SIGURG.
+// every few milliseconds to check the context. It wakes each waiting process all the
+// time. It also requeues the process at the end of the kernel's queue every 5 ms, where
+// all processes that do not poll overtake it. So it is used only in programs that ignore
+// SIGURG.
 func semWait(ctx context.Context, id int, ops []sembuf) error {
 	var timeout *syscall.Timespec
 	if ctx.Done() != nil {
@@ -59,9 +59,9 @@ type interrupter struct {
 	ended      chan struct{} // closed when no more signals will be sent
 }
 
-// interruptWhenDone interrupts the calling thread when ctx ends, and repeatedly until
-// stop: a signal that arrives after the thread last checked the context but before it
-// enters the kernel does not prevent the thread from sleeping there.
+// interruptWhenDone interrupts the calling thread when ctx ends, and then repeatedly
+// until stop. One signal is not enough: it may arrive after the thread has checked the
+// context and before the thread enters the kernel, where it would then sleep.
 func interruptWhenDone(ctx context.Context) *interrupter {
 	process, thread := syscall.Getpid(), syscall.Gettid()
 	i := &interrupter{out: make(chan struct{}), ended: make(chan struct{})}

@@ -22,8 +22,9 @@ type attempt struct {
 	err    error
 }
 
-// acquireOnce acquires for a key unless a request with that key exists: a concurrent one of
-// this manager, or one of any manager, according to the leases and the queue of the store.
+// acquireOnce acquires for a key unless a request with that key exists. Such a request may be
+// a concurrent one of this manager. It may also be one of any manager, with a lease or a
+// ticket in the store.
 func (m *Manager) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 	digest := sha256.Sum256([]byte(r.Principal + "\x00" + r.Semaphore + "\x00" + r.Key))
 	mark := hex.EncodeToString(digest[:12])

@@ -1,5 +1,5 @@
 // Package leasing grants leases to callers that have no session of their own: single
-// requests, from curl or a script, of which each may reach another process. Every lease has
+// requests, from curl or a script, each of which may reach a different process. Every lease has
 // its own session, and its ID contains all that is needed to renew or release it.
 //
 // Programs use package fleet, which has one session for all permits of a process, renews

@@ -67,8 +67,9 @@ func (s *session) extend(sent time.Time) {
 	s.until.Store(&until)
 }
 
-// leaps are assumptions about how far the clock of another manager is ahead. They are small at
-// first: managers with different clocks take turns, and each leap adds to the other's number.
+// leaps are the assumptions, tried in order, about how far the clock of another manager is
+// ahead. The first ones are small: managers that use a session alternately would otherwise
+// raise each other's numbers by a large leap each time.
 var leaps = []time.Duration{
 	0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 25 * time.Hour,
 }

@@ -22,22 +22,28 @@ type goFile struct {
 func checkGo(name string, text []byte) ([]finding, error) {
 	f := &goFile{name: name, fset: token.NewFileSet()}
 	tree, err := parser.ParseFile(f.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
+	if err != nil && !isTestdata(name) { // testdata may contain what the compiler rejects
 		return nil, err
 	}
-	if ast.IsGenerated(tree) {
+	if tree == nil || ast.IsGenerated(tree) {
 		return nil, nil
 	}
 	for _, group := range tree.Comments {
+		var prose []string
 		for _, c := range group.List {
-			for i, line := range strings.Split(c.Text, "\n") {
-				f.findings = append(f.findings, checkWords(name, f.line(c.Pos())+i, line)...)
-			}
+			prose = append(prose, plain(c.Text))
 		}
+		f.findings = append(f.findings, checkWords(name, f.line(group.Pos()), strings.Join(prose, "\n"))...)
+		f.findings = append(f.findings, checkSentences(name, f.line(group.Pos()), group.Text())...)
+	}
+	if tree.Doc != nil {
+		f.checkPackage(tree)
 	}
 	ast.Inspect(tree, f.visit)
 	return f.findings, nil
 }
+
+func isTestdata(name string) bool { return strings.Contains("/"+name, "/testdata/") }
 
 func (f *goFile) line(at token.Pos) int { return f.fset.Position(at).Line }
 
@@ -56,26 +62,49 @@ func (f *goFile) visit(n ast.Node) bool {
 		}
 	case *ast.FuncDecl:
 		f.checkFunc(n)
+	case *ast.GenDecl:
+		if len(n.Specs) == 1 {
+			if t, ok := n.Specs[0].(*ast.TypeSpec); ok {
+				f.checkType(t, n.Doc)
+			}
+		}
 	case *ast.TypeSpec:
 		f.checkName(n.Name)
+		f.checkType(n, n.Doc)
+	case *ast.InterfaceType:
+		for _, m := range n.Methods.List {
+			if len(m.Names) == 1 {
+				f.checkDoc(m.Names[0].Name, m.Pos(), m.Doc)
+			}
+		}
 	case *ast.ValueSpec:
-		for _, id := range n.Names {
-			f.checkName(id)
-		}
+		f.checkNames(n.Names...)
 	case *ast.Field:
-		for _, id := range n.Names {
-			f.checkName(id)
-		}
+		f.checkNames(n.Names...)
+	case *ast.LabeledStmt:
+		f.checkName(n.Label)
 	case *ast.AssignStmt:
 		if n.Tok == token.DEFINE {
-			for _, e := range n.Lhs {
-				if id, ok := e.(*ast.Ident); ok {
-					f.checkName(id)
-				}
-			}
+			f.checkExprs(n.Lhs...)
+		}
+	case *ast.RangeStmt:
+		if n.Tok == token.DEFINE {
+			f.checkExprs(n.Key, n.Value)
 		}
 	}
 	return true
+}
+
+// checkPackage checks how a package comment starts: go doc shows its first sentence.
+func (f *goFile) checkPackage(tree *ast.File) {
+	doc := strings.TrimSpace(tree.Doc.Text())
+	ok := strings.HasPrefix(doc, "Package "+tree.Name.Name+" ") || strings.HasSuffix(f.name, "_test.go")
+	if tree.Name.Name == "main" {
+		ok = strings.HasPrefix(doc, "Command ") || isTestdata(f.name)
+	}
+	if doc != "" && !ok {
+		f.report(tree.Pos(), fmt.Sprintf("the package comment starts with %q", firstWords(doc, 2)), "Package name, or Command name")
+	}
 }
 
 // testName is the form of test names: -run Type finds the tests of a type.
@@ -88,22 +117,50 @@ func (f *goFile) checkFunc(n *ast.FuncDecl) {
 	if isTest && name != "TestMain" && !testName.MatchString(name) {
 		f.report(n.Pos(), "test name "+name, "want TestType_Behaviour")
 	}
-	if n.Doc == nil {
-		return
-	}
-	doc := strings.TrimSpace(n.Doc.Text())
-	switch first, rest, _ := strings.Cut(doc, " "); {
-	case doc == "": // directives only
-	case first != name && first != name+":" && !strings.HasPrefix(doc, "Deprecated:") && !strings.HasPrefix(name, "Example"):
-		f.report(n.Pos(), fmt.Sprintf("the comment of %s starts with %q", name, first), "start with the name")
-	case regexp.MustCompile(`^(is|are|has|was)\b`).MatchString(rest) && !strings.HasPrefix(name, "Test"):
-		f.report(n.Pos(), fmt.Sprintf("the comment of %s starts with %q", name, firstWords(doc, 3)), "a function does something: returns, reports, creates")
+	if !strings.HasPrefix(name, "Example") {
+		f.checkDoc(name, n.Pos(), n.Doc)
 	}
 }
 
-func firstWords(s string, n int) string {
-	words := strings.Fields(s)
-	return strings.Join(words[:min(n, len(words))], " ")
+// stateVerb finds comments of functions that describe a state and not an action.
+var stateVerb = regexp.MustCompile(`^(is|are|has|was)\b`)
+
+// checkDoc checks how the comment of a function or method starts.
+func (f *goFile) checkDoc(name string, at token.Pos, comment *ast.CommentGroup) {
+	doc := strings.TrimSpace(comment.Text()) // "" without directives
+	switch first, rest, _ := strings.Cut(doc, " "); {
+	case doc == "" || strings.HasPrefix(doc, "Deprecated:"):
+	case strings.TrimRight(first, ":,") != name:
+		f.report(at, fmt.Sprintf("the comment of %s starts with %q", name, first), "start with the name")
+	case stateVerb.MatchString(rest) && !strings.HasPrefix(name, "Test") && !isTestdata(f.name):
+		f.report(at, fmt.Sprintf("the comment of %s starts with %q", name, firstWords(doc, 3)), "a function does something: returns, reports, creates")
+	}
+}
+
+// checkType checks how the comment of a type starts: with its name, or an article and it.
+func (f *goFile) checkType(t *ast.TypeSpec, comment *ast.CommentGroup) {
+	doc := strings.TrimSpace(comment.Text())
+	first, rest, _ := strings.Cut(doc, " ")
+	if first == "A" || first == "An" || first == "The" {
+		first, _, _ = strings.Cut(rest, " ")
+	}
+	if doc != "" && !strings.HasPrefix(doc, "Deprecated:") && strings.TrimRight(first, ":,") != t.Name.Name {
+		f.report(t.Pos(), fmt.Sprintf("the comment of type %s starts with %q", t.Name.Name, firstWords(doc, 2)), "start with the name")
+	}
+}
+
+func (f *goFile) checkExprs(exprs ...ast.Expr) {
+	for _, e := range exprs {
+		if id, ok := e.(*ast.Ident); ok {
+			f.checkName(id)
+		}
+	}
+}
+
+func (f *goFile) checkNames(ids ...*ast.Ident) {
+	for _, id := range ids {
+		f.checkName(id)
+	}
 }
 
 // checkName checks the words of an identifier that is declared.
@@ -115,15 +172,32 @@ func (f *goFile) checkName(id *ast.Ident) {
 	}
 }
 
-// wordsOf splits a name in camel case into its words, in lower case.
+// wordsOf splits a name into its words, in lower case. It knows camel case with initials
+// (HTTPStore), underscores and hyphens.
 func wordsOf(name string) (words []string) {
-	start := 0
 	runes := []rune(name)
+	start := 0
 	for i := 1; i <= len(runes); i++ {
-		if i == len(runes) || unicode.IsUpper(runes[i]) && !unicode.IsUpper(runes[i-1]) || runes[i] == '_' {
-			words = append(words, strings.ToLower(strings.Trim(string(runes[start:i]), "_")))
-			start = i
+		if i < len(runes) && !wordStarts(runes, i) {
+			continue
 		}
+		if word := strings.ToLower(strings.Trim(string(runes[start:i]), "_-")); word != "" {
+			words = append(words, word)
+		}
+		start = i
 	}
 	return words
+}
+
+// wordStarts reports whether a word of a name starts at index i > 0.
+func wordStarts(name []rune, i int) bool {
+	switch {
+	case name[i] == '_' || name[i] == '-':
+		return true
+	case !unicode.IsUpper(name[i]):
+		return false
+	case !unicode.IsUpper(name[i-1]):
+		return true
+	}
+	return i+1 < len(name) && unicode.IsLower(name[i+1]) // the S of HTTPStore
 }

@@ -1,18 +1,22 @@
 // Command plainwords checks the language of a source tree: words that the glossary
-// replaces, doc comments that do not start with the name they describe, identifiers and
-// test names.
+// replaces, doc comments that do not start with the name they describe, sentences that are
+// too long, identifiers, file names and test names.
 //
 //	plainwords [-C dir] [file or directory ...]
 //
-// Without arguments it checks all files that git tracks in the directory. It prints one
-// line per finding, with what to write instead, and exits with status 1 if there are any.
+// Without arguments it checks all files that git tracks in the directory, or would track.
+// It prints one line per finding, with what to write instead, and exits with status 1 if
+// there are any. In Go files it checks comments, string literals and declared names; of
+// other text files every line, which includes scripts, templates, schemas and charts.
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +50,7 @@ type finding struct {
 // String returns the finding in the form that editors recognise.
 func (f finding) String() string { return fmt.Sprintf("%s:%d: %s: %s", f.file, f.line, f.text, f.want) }
 
-// checkTree checks the tracked files below dir that start with one of the paths, or all.
+// checkTree checks the files below dir that start with one of the paths, or all.
 func checkTree(dir string, paths []string) (findings []finding, err error) {
 	list := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, paths...)...)
 	list.Dir = dir
@@ -77,40 +81,35 @@ func checkTree(dir string, paths []string) (findings []finding, err error) {
 
 // exempt reports whether a file is not written by hand, or is about the words themselves.
 func exempt(name string) bool {
-	generated := strings.HasSuffix(name, ".pb.go") || strings.HasSuffix(name, ".connect.go") || strings.HasSuffix(name, ".min.js")
-	return generated || strings.HasPrefix(name, "tools/plainwords/")
+	generated := []string{".pb.go", ".connect.go", ".min.js", ".sum", "LICENSE"}
+	return slices.ContainsFunc(generated, func(end string) bool { return strings.HasSuffix(name, end) }) ||
+		strings.HasPrefix(name, "tools/plainwords/")
 }
 
-// checkFile checks one file by its kind. Files of other kinds have no findings.
-func checkFile(name string, text []byte) ([]finding, error) {
-	switch filepath.Ext(name) {
-	case ".go":
-		return checkGo(name, text)
-	case ".md", ".proto", ".lua", ".sql", ".html", ".yaml", ".pml":
-		return checkText(name, string(text)), nil
-	}
-	return nil, nil
-}
-
-// checkText checks each line of a text.
-func checkText(name, text string) (findings []finding) {
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		findings = append(findings, checkWords(name, n, line)...)
-	}
-	return findings
-}
-
-// checkWords checks one piece of prose.
-func checkWords(name string, line int, prose string) (findings []finding) {
-	for _, r := range phrases {
-		for _, at := range r.pattern.FindAllStringIndex(prose, -1) {
-			found := prose[at[0]:at[1]]
-			if !slices.ContainsFunc(r.except, func(e string) bool { return strings.Contains(prose, e) }) {
-				findings = append(findings, finding{name, line, fmt.Sprintf("%q", strings.TrimSpace(found)), r.want})
-			}
+// checkFile checks the name of a file and its text by its kind.
+func checkFile(name string, text []byte) (findings []finding, err error) {
+	base, _, _ := strings.Cut(path.Base(name), ".")
+	for _, word := range wordsOf(base) {
+		if want, banned := names[word]; banned {
+			findings = append(findings, finding{name, 1, "file name " + base, "not " + word + ": " + want})
 		}
 	}
-	return findings
+	switch {
+	case path.Ext(name) == ".go":
+		found, err := checkGo(name, text)
+		return append(findings, found...), err
+	case !bytes.ContainsRune(text, 0): // not a binary file
+		return append(findings, checkWords(name, 1, plain(string(text)))...), nil
+	}
+	return findings, nil
+}
+
+// plain replaces the marks at the start of lines (comments, quotes, list items), so that a
+// phrase that goes over the end of a line is found. It keeps the number of lines.
+func plain(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimLeft(line, " \t/#*>-")
+	}
+	return strings.Join(lines, "\n")
 }

@@ -11,15 +11,15 @@ import (
 
 // Batches are combined across processes (flat combining).
 //
-// A process whose write fails has lost against another process, and may lose again. So it
-// publishes its batches in the transaction that fails. The next process that fails reads
-// them, and the next process that succeeds applies them with its own. Its entry has the
-// replies. However many processes contend, each is served in about the second round, and
-// none starves.
+// The write of a process fails if another process has written first, and its next write
+// may fail as well. So the process publishes its batches in the transaction that fails.
+// Processes whose writes fail later read them. The next process whose write succeeds
+// applies them with its own batches, and its entry contains the replies. However many
+// processes contend, each is served in about the second round, and none starves.
 //
-// It is safe since a batch is applied at most once. One that was combined twice, or long
-// after its caller has stopped waiting, is like a batch that the network has duplicated or
-// delayed.
+// Combining is safe because a batch is applied at most once. A batch may be combined twice,
+// or long after its caller has stopped waiting. That is the same as a batch that the network
+// has duplicated or delayed.
 const (
 	maxCombined      = 16        // processes whose batches one write combines
 	maxPublished     = 8         // batches of one process

@@ -1,5 +1,5 @@
-// Package etcdstore stores fleet semaphores in etcd. It loses no permit and grants none
-// twice, whatever fails. Import it, and [fleet.Open] accepts
+// Package etcdstore stores fleet semaphores in etcd. It loses no permit and grants no
+// permit twice, whatever fails. With this package imported, [fleet.Open] accepts
 //
 //	etcd://user:password@host:2379,host:2379,host:2379/?prefix=app/&ca=/etc/etcd/ca.pem
 //
@@ -14,64 +14,68 @@
 //	idle            the time after which an unused semaphore is deleted whose
 //	                configuration was never changed; default 24h, never if negative
 //
-// etcd serves a few hundred to a few thousand writes a second: each waits for the disks.
-// Processes that share a semaphore share these writes. For more acquires use pooled
-// semaphores, or another store.
+// etcd serves a few hundred to a few thousand writes a second, because each write waits
+// for the disks. Processes that share a semaphore share these writes. For more acquires
+// use pooled semaphores, or another store.
 //
 // # Guarantees
 //
-// What was acknowledged is written by a majority of the members. A leader that crashes, a
-// member that is partitioned and a minority of failures lose nothing and grant nothing
-// twice: there is no window in which they could. Without a majority there are no replies,
-// and holders stop relying on their leases in time.
+// A reply is sent after a majority of the members has written the change. A crashed
+// leader, a partitioned member or the failure of a minority therefore loses nothing and
+// causes no second grant. Without a majority there are no replies, and holders stop
+// relying on their leases in time.
 //
 // A reply is never from memory alone. It belongs to a transaction that compared the state
-// with what the reply is based on, or to a linearizable read after the call. So ownership
-// is read again before an acquire returns its permit. A reply that was lost is found
-// again: each write carries the name of its attempt.
+// with the one that the reply is based on, or to a linearizable read after the call. So
+// ownership is read from etcd again before an acquire returns its permit. Each write
+// contains the name of its attempt. If the reply to a write is lost, the client finds the
+// write by that name.
 //
 // # How it is stored
 //
 // Each process that uses a semaphore has the model, [protocol.State], in its memory. etcd
-// has a log of what each write has changed. A batch is applied by putting the next entry
-// of the log in a transaction that compares the revision of the semaphore's head
-// (optimistic concurrency). If it fails, its other branch returns the entries between, and
-// the next attempt is based on them: one round trip an attempt. All calls of one process
-// meanwhile share one entry (group commit). A process whose transaction fails publishes
-// its batches in that transaction, and the next process that succeeds applies them with
-// its own (flat combining). From time to time an entry has all of the state, and older
-// ones are removed.
+// contains a log with the changes of each write. To apply a batch, a transaction compares
+// the revision of the semaphore's head and puts the next entry of the log (optimistic
+// concurrency). If the comparison fails, the transaction returns the entries that other
+// processes have written, and the next attempt is based on them. So an attempt takes one
+// round trip. Calls that arrive in a process during a write share the next entry (group
+// commit). A process whose transaction fails publishes its batches in that transaction, and
+// the next process that succeeds applies them with its own (flat combining). From time to
+// time an entry contains the whole state, and older entries are removed.
 //
 // The alternative is a key for each lease and each queued waiter, under leases of etcd.
-// Then each acquire and each release is a write of its own: 256 goroutines of one process
-// do 5,000 pairs a second that way, even if none has to wait, against 42,000 with the log;
-// 64 in each of four processes do 1,700 to 2,700, against 6,500. A third of the latter is
-// due to combining. (Two cores, under other load; see the benchmarks.) And weights, ramps,
-// rates and fences would have to be built from keys.
+// Then each acquire and each release is a write of its own, and weights, ramps, rates and
+// fences have to be built from keys. Measured in pairs a second, on two cores under other
+// load (see the benchmarks):
+//
+//	                                     keys             log
+//	one process with 256 goroutines      5,000            42,000
+//	four processes with 64 each          1,700 to 2,700   6,500
+//
+// With keys, no caller had to wait. Combining accounts for a third of the last figure.
 //
 // # Time
 //
-// etcd has no clock that a transaction could read. Its leases have one, but it counts
-// seconds, two at least, and restarts with each new leader. Any client renews such a
-// lease, while a session here is renewed by a batch, once. So no session depends on a
-// lease of etcd. Instead, processes measure the time between entries of the log, each on
-// its own monotonic clock, and the model gets only time that has certainly passed: the
-// comment of type pace proves it. No clock, however wrong, and however often it steps,
-// ends the session of a holder that renews. Expired sessions are noticed by waiters, as in
-// other stores.
+// etcd has no clock that a transaction can read. Its leases have a clock, but that counts
+// in seconds, at least two, and restarts with each new leader. And any client can renew a
+// lease of etcd, whereas a session is renewed by a batch that is applied once. So sessions
+// do not depend on leases of etcd. Instead, processes measure the time between entries of
+// the log, each on its own monotonic clock. The model gets only time that has certainly
+// passed; the comment of type pace contains the proof. No clock, however wrong and however
+// often it steps, ends the session of a holder that renews it. Waiters detect expired
+// sessions, as in other stores.
 //
-// Rates, ramps and listed times use the wall clocks of the machines: the one that is most
-// ahead. A clock that is an hour ahead costs a rate a burst, once. Until the other clocks
-// have caught up, time passes for rates and ramps only while a process measures it. Keep
-// clocks set.
+// Rates, ramps and listed times use the wall clock of the machine that is most ahead. A
+// clock that is an hour ahead costs a rate one burst. Until the other clocks have caught
+// up, time passes for rates and ramps only while a process measures it. Keep clocks set.
 //
-// A process that inspects a semaphore and exits at once measures nothing: a series of
-// such commands does not end expired sessions. A waiter does.
+// A process that inspects a semaphore and exits at once measures nothing. A series of such
+// commands does not end expired sessions; a waiter does.
 //
 // # What is in etcd
 //
 //	head/NAME          a semaphore: configuration and load, as JSON; lists read nothing else
-//	log/NAME NUMBER    its log; the last entry of a small one has all of it
+//	log/NAME NUMBER    its log; the last entry of a small one contains the whole state
 //	part/…             of entries that are too large for a value
 //	batch/…            batches for other processes to apply
 //	notify/INSTANCE    under a lease, while the instance listens
@@ -80,10 +84,10 @@
 // The data version is 1. Keys of unreleased versions of Sema are rejected: delete
 // them, or use another prefix.
 //
-// Values larger than 2 KB are compressed; gunzip shows them. Only clients may write
-// there. etcd keeps every version until it is compacted, so configure it to do that
-// (--auto-compaction-mode=periodic --auto-compaction-retention=5m): a pair of acquire
-// and release is some 100 bytes of history if many callers share the writes, and a
-// few KB if one caller needs two writes for itself. When its database is full, requests
+// Values larger than 2 KB are compressed; gunzip shows them. No other program may write to
+// these keys. etcd keeps every version until it is compacted, so configure compaction:
+// --auto-compaction-mode=periodic --auto-compaction-retention=5m. A pair of acquire and
+// release leaves some 100 bytes of history if many callers share the writes. It leaves a
+// few KB if one caller needs two writes for itself. When the database is full, requests
 // fail with [fleet.FaultFull] until there is room again.
 package etcdstore

@@ -21,12 +21,15 @@ import (
 //
 //	Rₘ−Rₙ ≤ tₘ−tₙ + lead
 //
-// since the process that wrote m had learned of n, at oₙ ≥ tₙ, so that its base was at
-// most Rₙ−oₙ+lead, or was raised since by an entry k between the two, for which the same
-// holds by induction; and c ≤ tₘ. The semaphore's own clock, on which sessions expire,
-// advances by no more than R does. A holder relies on its lease for two thirds of a TTL.
-// In that time the clock advances by two thirds and the lead, a sixth, and a session
-// expires after a whole TTL. No wall clock has a part in this, whatever it shows.
+// The process that wrote m had learned of n before, at oₙ ≥ tₙ. At that time it lowered
+// base to at most Rₙ−oₙ+lead. If no entry has raised base since, Rₘ = base+c with c ≤ tₘ
+// gives the inequality. Otherwise let k be the last entry that raised base. The inequality
+// holds from n to k by induction, and from k to m without the lead.
+//
+// The semaphore's own clock, on which sessions expire, advances by no more than R does. A
+// holder relies on its lease for two thirds of a TTL. In that time the clock advances by at
+// most two thirds of a TTL and the lead, which is a sixth. A session expires after a whole
+// TTL. No wall clock is part of this argument.
 //
 // Expired sessions are noticed: the first waiter of the queue sends a batch every sixth of
 // a TTL, and measures all of that time, less what the lead cuts off.

@@ -52,14 +52,14 @@ func TestStore_KeepsSessionsIfClocksDiffer(t *testing.T) {
 	sessiontest.WantHeld(t, stores[1], "a", lease)
 
 	// Once the holder stops renewing, any process notices that it has expired.
-	died := time.Now()
+	stopped := time.Now()
 	for len(waiter.SendTo(stores[2]).Results) == 0 {
-		if time.Since(died) > 3*ttl+time.Minute {
+		if time.Since(stopped) > 3*ttl+time.Minute {
 			t.Fatal("the expired holder is not noticed")
 		}
 		time.Sleep(ttl / 12)
 	}
-	if took := time.Since(died); took < ttl*5/6 {
+	if took := time.Since(stopped); took < ttl*5/6 {
 		t.Errorf("it expired after %v, with a TTL of %v", took, ttl)
 	} else {
 		t.Logf("it was noticed after %v, with a TTL of %v", took, ttl)

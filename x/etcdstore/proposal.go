@@ -90,9 +90,9 @@ func (v *view) changed(c *protocol.Changes) bool {
 	return !reflect.DeepEqual(now, then)
 }
 
-// toNotify returns the instances to notify. A state that was restored does not know that
-// the first of the queue was notified to watch the time, and would notify it again with
-// each entry of another process.
+// toNotify returns the instances to notify. It leaves out the first ticket of the queue if
+// its session was notified to watch the time before: a restored state does not contain that,
+// and would notify the session again with each entry of another process.
 func (v *view) toNotify(c *protocol.Changes) (instances []string) {
 	woken := v.state.Woken()
 	if len(woken) == 0 {

@@ -49,9 +49,9 @@ func spentUntil(spent []protocol.SpentImage) protocol.Micros {
 	return spent[len(spent)-1].Until
 }
 
-// spentChanges returns how the spending in the changes differs from that of the rows: the
-// lowest Seq that it has, and the entries that are new or were changed (a grant was
-// settled, a clock stepped back).
+// spentChanges returns the difference between the spending of the rows and that after the
+// changes. from is the lowest Seq that remains. changed are the entries that are new or
+// were changed, because a grant was settled or a clock stepped back.
 func (r *rows) spentChanges(c *protocol.Changes) (from protocol.Seq, changed []spentRow) {
 	if len(c.Spent) == 0 {
 		return c.Image.LastSeq + 1, nil

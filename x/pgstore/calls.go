@@ -42,8 +42,8 @@ func (s *Store) query(caller context.Context, repeatable bool, scan func(pgx.Row
 }
 
 // do runs a function on a connection. It runs the function again at once if the server
-// has surely not executed its statement. If the statement is repeatable, it does so also
-// if the server may have executed it.
+// has certainly not executed the statement. A repeatable statement is also sent again if
+// the server may have executed it.
 func (s *Store) do(caller context.Context, repeatable bool, run func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := s.bound(caller, s.options.replyWithin)
 	defer cancel()

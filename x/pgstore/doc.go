@@ -1,5 +1,5 @@
-// Package pgstore stores fleet semaphores in PostgreSQL. Import it, and [fleet.Open]
-// accepts
+// Package pgstore stores fleet semaphores in PostgreSQL. With this package imported,
+// [fleet.Open] accepts
 //
 //	postgres://user:password@host:5432/database?sema_schema=sema&prefix=app:
 //	postgresql:///database?host=a,b&port=5432,5432&target_session_attrs=read-write
@@ -14,60 +14,64 @@
 //	sema_listen   auto, poll, or the host:port of the server behind a pooler; default auto
 //	sema_poll     the interval of polling where LISTEN is not possible; default 500ms
 //
-// A batch is one call of one function, in a transaction of its own, which locks the row
-// of the semaphore. Batches of one semaphore are applied one after the other, and do
-// not delay those of others. One semaphore reaches some tens of thousands of permits a
-// second if many goroutines share a client, and some hundreds if each batch is for one.
-// Where that is not enough use [fleet.ModePooled], or x/redisstore.
+// A batch is one call of one function, in its own transaction, which locks the row of
+// the semaphore. Batches of one semaphore are applied one after the other, and do not
+// delay those of other semaphores. One semaphore grants some tens of thousands of permits
+// a second if many goroutines share a client. It grants some hundreds if each batch
+// contains one acquire. If that is not enough, use [fleet.ModePooled] or x/redisstore.
 //
 // # Guarantees
 //
-// What was acknowledged is committed. With the server's defaults it survives a crash.
+// A reply is sent after the commit. With the server's defaults a commit survives a crash.
 // With synchronous_commit=off, which can be set in the URL, a crash loses the commits of
 // the last three times wal_writer_delay (0.6 s).
 //
-// The same holds for a failover to a standby. With synchronous replication
-// (synchronous_standby_names, and synchronous_commit on or higher) to every standby that
-// may be promoted, nothing that was acknowledged is lost and no permit is granted twice.
-// That is claimed for this set-up alone. [Store.Warnings], and the log when a store is
-// opened, report other set-ups. A server whose wait for a standby was cancelled
-// (pg_cancel_backend) replies all the same; such a reply does not count, and the batch
-// is sent again.
+// Whether commits survive a failover depends on the replication. No acknowledged commit is
+// lost, and no permit is granted twice, with synchronous replication to every standby that
+// may be promoted: synchronous_standby_names, and synchronous_commit on or higher. This
+// guarantee holds only for that setup. [Store.Warnings], and the log when a store is opened,
+// report other setups. If an administrator cancels the wait for a standby
+// (pg_cancel_backend), the server replies as usual. The store ignores that reply and sends
+// the batch again.
 //
-// Otherwise commits that the new primary has not received are lost, and a permit of that
-// time can be granted a second time. The first holder loses it with its next heartbeat,
-// after a third of a TTL or, if the server cannot be reached, two thirds: a session that
-// has a reply whose commit was lost, or was opened in that time, is unknown. Sequence
-// numbers skip a billion whenever the server was restarted or is another one. So none is
-// issued twice, and a guard that has seen the fence of the second holder rejects the
-// first. (If a process of a server with synchronous_commit=off crashes, the server
-// restarts itself, and that restart is not recognised.) An old primary that still serves
-// clients is a second store: shut it off before the standby is promoted.
+// With other replication, commits that the new primary has not received are lost, and their
+// permits can be granted a second time. A session is unknown to the new primary if the
+// session was opened by a lost commit, or has a reply to one. Its client loses its permits
+// with the next heartbeat, after a third of a TTL. If the client cannot reach the server,
+// it loses them after two thirds. Sequence numbers skip a billion whenever the server was
+// restarted or is another one. So no number is issued twice, and a guard that has received
+// the fence of the second holder rejects the first one.
+//
+// One restart is not detected: with synchronous_commit=off, a server restarts itself after
+// one of its processes has crashed. An old primary that still serves clients is a second
+// store: shut it off before the standby is promoted.
 //
 // A standby rejects all changes. With several hosts and
-// target_session_attrs=read-write the next connection finds the primary. Connections to
-// a host that has become unreachable are closed soon enough for leases to be kept, if
-// each host has two seconds (connect_timeout) to accept a connection and one second
-// (pool_ping_timeout) to reply on it. Those are the defaults.
+// target_session_attrs=read-write the next connection finds the primary. By default, a host
+// has two seconds (connect_timeout) to accept a connection, and one second
+// (pool_ping_timeout) to reply on it. With these values, connections to an unreachable host
+// are closed soon enough for holders to keep their leases.
 //
 // The clock is the server's, read after the lock is acquired. It may step.
 //
-// A server that is stopped, restarted or cut off during a batch has applied it or not;
-// the client sends it again, and it is applied once. An operation returns
-// [sema.ErrUnavailable] if there is no reply within 10 s, or the deadline of its context.
-// statement_timeout and lock_timeout are honoured: nothing is changed then, and the
-// client sends the batch again.
+// If a server is stopped, restarted or cut off during a batch, it is unknown whether the
+// batch was applied. The client sends the batch again, and it is applied once. An operation
+// returns [sema.ErrUnavailable] if there is no reply within 10 s, or before the deadline of
+// its context. If statement_timeout or lock_timeout ends a batch, nothing is changed, and
+// the client sends the batch again.
 //
 // # Notifications
 //
-// A session whose ticket is granted by another client's release is notified by NOTIFY,
-// on a channel of its instance, in the transaction that grants it. Transactions that
-// notify commit one after the other in the whole cluster, so a batch notifies only
-// other sessions whose state it has changed. A store LISTENs on one connection for all
-// its instances, of which a service (package server) has thousands. Behind a pooler that
-// lends connections by the transaction (PgBouncer) LISTEN is not possible. Then the store
-// polls for all of them every sema_poll, by an index, unless sema_listen names the server
-// itself. A pooler is detected, and no statement is prepared there.
+// If a batch grants a ticket of another client, its transaction also notifies that client,
+// by NOTIFY on a channel of its instance. Transactions with a NOTIFY commit one after the
+// other in the whole cluster, so a batch notifies only sessions whose state it has changed.
+// A store LISTENs on one connection for all its instances, of which a service (package
+// server) has thousands.
+//
+// LISTEN is not possible behind a pooler that lends connections by the transaction
+// (PgBouncer). The store detects a pooler, and then prepares no statements and polls for all
+// instances every sema_poll, by an index. If sema_listen names the server itself, the store
+// LISTENs there instead.
 //
 // # What is stored
 //
@@ -75,22 +79,22 @@
 //
 //	SELECT * FROM sema.permits WHERE semaphore = 'db' ORDER BY since;
 //
-// The views are semaphores, permits, waiters and sessions. The tables under them have
-// the state as in fleet/protocol, with sums beside it; only the functions may write to
-// them. Table session has the keys with which batches can be sent for a session. So
-// grant only the views to roles that only read (see [Migrate]). A transaction that is
-// left open with the row of a semaphore locked stops that semaphore.
+// The views are semaphores, permits, waiters and sessions. The tables under them contain
+// the state as in fleet/protocol, and sums of it. Only the functions may write to them.
+// Table session contains the keys with which batches can be sent for a session. So grant
+// only the views to roles that only read (see [Migrate]). A transaction that has locked the
+// row of a semaphore and is left open blocks that semaphore.
 //
-// Each batch writes a new version of the semaphore's row and of the session's, which
-// stay on their pages (HOT) and are replaced by the next ones. Rows of leases and tickets
-// are inserted and deleted: autovacuum is configured to remove deleted ones early. Long
-// transactions and abandoned replication slots keep it from that, as everywhere.
+// Each batch writes a new version of the semaphore's row and of the session's row. These
+// versions stay on their pages (HOT) and are replaced by the next ones. Rows of leases and
+// tickets are inserted and deleted; autovacuum is configured to remove deleted rows early.
+// Long transactions and abandoned replication slots prevent that, as in any database.
 //
-// The tables are created by the first store that is opened, or by [Migrate], for which
-// no superuser is needed. Table schema_version has their version. A program that is
-// older than the tables fails to open them, and tables of unreleased versions of Sema
-// are rejected. A semaphore stays until it is deleted, and then leaves a row in table
-// tombstone. The fences of a new semaphore of that name are higher than those of the old.
+// The tables are created by the first store that is opened, or by [Migrate]. No superuser
+// is needed. Table schema_version contains the version of the tables. A program that is
+// older than the tables fails to open them, and tables of unreleased versions of Sema are
+// rejected. A semaphore stays until it is deleted, and then leaves a row in table
+// tombstone. A new semaphore of that name has higher fences than the deleted one.
 //
 // The database must have encoding UTF8 and default_transaction_isolation read
 // committed. Tested with PostgreSQL 15; nothing newer than 13 is used.

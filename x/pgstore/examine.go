@@ -13,9 +13,8 @@ import (
 	"github.com/sema-go/sema/fleet"
 )
 
-// Warnings returns problems that an operator should know of, as they were found when the
-// store was opened: settings with which this server, or a standby that is promoted, may
-// lose what was acknowledged.
+// Warnings returns the problems that were found when the store was opened: settings with
+// which this server, or a standby that is promoted, may lose acknowledged commits.
 func (s *Store) Warnings() []string { return slices.Clone(s.warnings) }
 
 // warn logs the problems of the server and keeps them for Warnings.

@@ -49,8 +49,8 @@ func (s *Store) resetIfUnresponsive(config *pgxpool.Config) {
 }
 
 // errUnreplicated means that a transaction is committed on the primary, but perhaps not on
-// the synchronous standbys: the wait for them was cancelled, and the server replied as if
-// they had confirmed the commit.
+// the synchronous standbys. An administrator cancelled the wait for them, and the server
+// replied as if they had confirmed the commit.
 var errUnreplicated = errors.New("the wait for a synchronous standby was cancelled")
 
 // unreplicated is the key under which noteUnreplicated marks a connection.

@@ -1,4 +1,4 @@
-// Package redisstore keeps fleet semaphores in Redis or Valkey. A batch takes one round
+// Package redisstore stores fleet semaphores in Redis or Valkey. A batch takes one round
 // trip, however many operations it contains. With this package imported, [fleet.Open]
 // accepts
 //

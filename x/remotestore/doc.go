@@ -1,4 +1,4 @@
-// Package remotestore keeps fleet semaphores in the store of a sema service, which it
+// Package remotestore stores fleet semaphores in the store of a sema service, which it
 // reaches over the network. Use it for programs that must not connect to Redis,
 // PostgreSQL or etcd themselves, or if the store is an SQLite file on another machine. A
 // program that can reach the store saves a round trip by using it directly. With this

@@ -163,7 +163,7 @@ type attempts struct {
 	store        *Store
 	policy       retryPolicy
 	n            int  // number of attempts
-	notListening int  // number of attempts that were refused since no process listens
+	notListening int  // number of attempts that failed because no process listens
 	tokenReread  bool // the token was read again
 
 	// The present attempt.

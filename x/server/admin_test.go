@@ -40,9 +40,9 @@ func TestConfigure_CreatesChangesAndDeletes(t *testing.T) {
 	}
 	s.want(204, "DELETE", "/v1/semaphores/db", "")
 	s.want(404, "DELETE", "/v1/semaphores/db", "")
-	for _, said := range []string{"op=configure", "op=delete", "who=anonymous", `capacity\":5`} {
-		if !strings.Contains(s.log.String(), said) {
-			t.Errorf("the log has no %q:\n%s", said, s.log)
+	for _, text := range []string{"op=configure", "op=delete", "who=anonymous", `capacity\":5`} {
+		if !strings.Contains(s.log.String(), text) {
+			t.Errorf("the log has no %q:\n%s", text, s.log)
 		}
 	}
 }

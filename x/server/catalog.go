@@ -179,8 +179,8 @@ func (c *catalog) Administer(ctx context.Context, name string, command fleet.Com
 	err := withinTimeout(ctx, func(ctx context.Context) error { return c.Store.Administer(ctx, name, command) })
 	var gone *outage
 	if command.Configure != nil && errors.As(err, &gone) {
-		// Stores reject a configuration with their own errors. A store that replies is not
-		// unavailable.
+		// Stores reject a configuration with their own errors. If the store replies, err was a
+		// rejection and not an outage.
 		if _, alive := c.inspect(ctx, name); alive == nil {
 			err = gone.cause
 		}

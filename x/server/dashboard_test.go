@@ -378,7 +378,7 @@ func TestDashboard_PagesShareAQuery(t *testing.T) {
 	t.Parallel()
 	m := &faultyStore{Store: memstore.New()}
 	s := open(t, m, server.Options{})
-	const semaphores, people = 60, 40
+	const semaphores, viewers = 60, 40
 	for i := range semaphores {
 		s.want(201, "POST", fmt.Sprintf("/v1/semaphores/service-%d/leases?capacity=2", i), "")
 	}
@@ -387,7 +387,7 @@ func TestDashboard_PagesShareAQuery(t *testing.T) {
 	m.lists.Store(0)
 	start := time.Now()
 	var wg sync.WaitGroup
-	for range people {
+	for range viewers {
 		wg.Go(func() {
 			if p := s.tab().get(200, "/ui/"); strings.Count(p.text, "<tr id=") != semaphores {
 				t.Errorf("there are %d rows", strings.Count(p.text, "<tr id="))
@@ -397,7 +397,7 @@ func TestDashboard_PagesShareAQuery(t *testing.T) {
 	wg.Wait()
 	reads := int64(time.Since(start)/time.Second) + 1
 	if asked, lists := m.asked.Load(), m.lists.Load(); asked != 0 || lists > reads {
-		t.Errorf("%d page loads were %d inspects and %d lists", people, asked, lists)
+		t.Errorf("%d page loads were %d inspects and %d lists", viewers, asked, lists)
 	}
 }
 

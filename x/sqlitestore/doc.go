@@ -1,5 +1,5 @@
-// Package sqlitestore is a fleet store that needs no server: a SQLite file. A program
-// that imports it can pass these URLs to [fleet.Open]:
+// Package sqlitestore stores fleet semaphores in a SQLite file, without a server. With
+// this package imported, [fleet.Open] accepts
 //
 //	sqlite:///var/lib/app/fleet.db?prefix=app:&synchronous=full
 //	sqlite:relative/path.db

@@ -1,5 +1,5 @@
 // Package stores links every store for fleet semaphores, so that
-// [github.com/sema-go/sema/fleet.Open] knows all their URLs.
+// [github.com/sema-go/sema/fleet.Open] accepts all their URLs.
 package stores
 
 import (

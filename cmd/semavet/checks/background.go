@@ -20,9 +20,10 @@ var Background = &analysis.Analyzer{
 	Doc: `find acquires that wait with context.Background()
 
 The wait ends neither with the request that it is part of nor at a deadline.
-Set -background.where=requests to check functions that have a context.Context or
-an *http.Request as a parameter, and -background.where=all to check all
-functions except main and init.` + howToIgnore,
+It is opt-in: without -background.where it reports nothing, even if -background
+selects it. Set -background.where=requests to check functions that have a
+context.Context or an *http.Request as a parameter, and -background.where=all to
+check all functions except main and init.` + howToIgnore,
 	URL:      homePage,
 	Run:      runBackground,
 	Requires: requirements,

@@ -21,7 +21,8 @@ type semaphore struct {
 type weightedCall struct {
 	call      *ast.CallExpr
 	cursor    inspector.Cursor
-	fn        inspector.Cursor // the function declaration or literal around it
+	fn        inspector.Cursor // the function around it; of a deferred literal, the function that defers it
+	outermost inspector.Cursor // the function declaration around it, with all its literals
 	method    string
 	semaphore semaphore
 	weight    ast.Expr
@@ -34,18 +35,19 @@ type weightedCall struct {
 type census struct {
 	acquires, releases []*weightedCall
 	shared             map[*types.Var]bool // used other than by calls of its methods
+	aliases            map[*types.Var]bool // may denote any semaphore: parameters, range variables, copies
 }
 
 // weightedCalls returns the census of the package.
 func (v *checker) weightedCalls() *census {
-	s := &census{shared: map[*types.Var]bool{}}
+	s := &census{shared: map[*types.Var]bool{}, aliases: map[*types.Var]bool{}}
 	for c := range v.root.Preorder((*ast.CallExpr)(nil)) {
 		w := v.weightedCall(c.Node().(*ast.CallExpr))
 		if w == nil {
 			continue
 		}
 		w.cursor = c
-		w.fn, _ = v.function(c)
+		w.fn, w.outermost = v.deferrer(c), outermost(c)
 		if w.method == "Release" {
 			s.releases = append(s.releases, w)
 		} else {
@@ -57,6 +59,33 @@ func (v *checker) weightedCalls() *census {
 		v.findShared(s)
 	}
 	return s
+}
+
+// deferrer returns the function around a node. A literal that is deferred is
+// part of the function that defers it.
+func (v *checker) deferrer(c inspector.Cursor) inspector.Cursor {
+	fn, _ := v.function(c)
+	for fn.Valid() && isDeferred(fn) {
+		fn, _ = v.function(fn.Parent())
+	}
+	return fn
+}
+
+// outermost returns the function around a node that is in no other function.
+func outermost(c inspector.Cursor) (fn inspector.Cursor) {
+	for outer := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		fn = outer
+	}
+	return fn
+}
+
+func isDeferred(literal inspector.Cursor) bool {
+	call, ok := literal.Parent().Node().(*ast.CallExpr)
+	if !ok || call.Fun != literal.Node() {
+		return false
+	}
+	_, ok = literal.Parent().Parent().Node().(*ast.DeferStmt)
+	return ok
 }
 
 // weightedCall returns a call as one of Acquire, TryAcquire or Release of a
@@ -71,7 +100,7 @@ func (v *checker) weightedCall(call *ast.CallExpr) *weightedCall {
 		return nil
 	}
 	of, ok := v.semaphoreOf(s.X)
-	if !ok {
+	if !ok || len(v.TypesInfo.Selections[s].Index()) > 1 { // promoted: s.X is not the semaphore
 		return nil
 	}
 	return &weightedCall{call: call, method: fn.Name(), semaphore: of, weight: call.Args[len(call.Args)-1]}
@@ -135,16 +164,86 @@ func (v *checker) findStatus(w *weightedCall) {
 }
 
 // findShared finds the semaphores that are used other than by calls of their
-// methods: passed on, copied, compared, or initialized with an existing one.
+// methods: passed on, copied, compared; and the variables that may denote any
+// semaphore, because they get an existing one.
 func (v *checker) findShared(s *census) {
 	ids := map[*types.Var]bool{}
 	for _, w := range slices.Concat(s.acquires, s.releases) {
 		ids[w.semaphore.id] = true
+		if isParameter(w.semaphore.id) {
+			s.aliases[w.semaphore.id] = true
+		}
 	}
 	for c := range v.root.Preorder((*ast.Ident)(nil)) {
-		of, ok := v.TypesInfo.Uses[c.Node().(*ast.Ident)].(*types.Var)
-		if ok && ids[of.Origin()] && !v.isCallOrInit(c) {
+		id := c.Node().(*ast.Ident)
+		switch of, isDefined := v.TypesInfo.ObjectOf(id).(*types.Var); {
+		case !isDefined || !ids[of.Origin()]:
+		case v.TypesInfo.Defs[id] != nil:
+			if !v.isNewVariable(c) {
+				s.aliases[of] = true
+			}
+		case !v.isCallOrInit(c):
 			s.shared[of.Origin()] = true
+		}
+	}
+	for c := range v.root.Preorder((*ast.CompositeLit)(nil)) {
+		v.findUnkeyed(s, c.Node().(*ast.CompositeLit))
+	}
+	for c := range v.root.Preorder((*ast.SelectorExpr)(nil)) {
+		if field := v.promotedFrom(c.Node().(*ast.SelectorExpr)); field != nil {
+			s.shared[field] = true
+		}
+	}
+}
+
+// promotedFrom returns the embedded field whose method an expression selects,
+// nil if there is none. The calls of promoted methods are not counted.
+func (v *checker) promotedFrom(e *ast.SelectorExpr) *types.Var {
+	selection := v.TypesInfo.Selections[e]
+	if selection == nil || selection.Kind() == types.FieldVal || len(selection.Index()) < 2 {
+		return nil
+	}
+	var field *types.Var
+	t := selection.Recv()
+	for _, i := range selection.Index()[:len(selection.Index())-1] {
+		of, ok := pointedTo(t).Underlying().(*types.Struct)
+		if !ok {
+			return nil
+		}
+		field = of.Field(i)
+		t = field.Type()
+	}
+	return field.Origin()
+}
+
+// isNewVariable reports whether the declaration of a variable or a field gives
+// it a new Weighted, or no value yet.
+func (v *checker) isNewVariable(c inspector.Cursor) bool {
+	switch n := c.Parent().Node().(type) {
+	case *ast.Field:
+		return true
+	case *ast.AssignStmt, *ast.ValueSpec:
+		if s, ok := n.(*ast.ValueSpec); ok && s.Values == nil {
+			return true
+		}
+		return v.isCallOrInit(c)
+	}
+	return false
+}
+
+// findUnkeyed finds the fields that get existing semaphores in a composite
+// literal without keys.
+func (v *checker) findUnkeyed(s *census, literal *ast.CompositeLit) {
+	of, ok := types.Unalias(v.TypesInfo.TypeOf(literal)).Underlying().(*types.Struct)
+	if !ok {
+		return
+	}
+	for i, e := range literal.Elts {
+		if _, keyed := e.(*ast.KeyValueExpr); keyed {
+			return
+		}
+		if !v.isNew(e) {
+			s.shared[of.Field(i).Origin()] = true
 		}
 	}
 }
@@ -164,6 +263,9 @@ func (v *checker) isCallOrInit(c inspector.Cursor) bool {
 	case *ast.AssignStmt:
 		i := slices.Index(n.Lhs, c.Node().(ast.Expr))
 		return i >= 0 && len(n.Lhs) == len(n.Rhs) && v.isNew(n.Rhs[i])
+	case *ast.ValueSpec:
+		i := slices.Index(n.Names, c.Node().(*ast.Ident))
+		return i >= 0 && len(n.Names) == len(n.Values) && v.isNew(n.Values[i])
 	}
 	return false
 }
@@ -179,9 +281,17 @@ func (v *checker) isNew(e ast.Expr) bool {
 }
 
 // isClosed reports whether the package contains all uses of a semaphore: it is
-// unexported, and nothing else refers to it.
+// declared here, unexported, and nothing else refers to it.
 func (v *checker) isClosed(s *census, id *types.Var) bool {
-	return !s.shared[id] && !isParameter(id) && (id.Parent() != v.Pkg.Scope() && !id.IsField() || !id.Exported())
+	isLocal := id.Parent() != v.Pkg.Scope() && !id.IsField()
+	return id.Pkg() == v.Pkg && !s.shared[id] && !s.aliases[id] && (isLocal || !id.Exported())
+}
+
+// isComplete reports whether the files that are checked contain all uses of a
+// semaphore: it is closed, and no file is left out for another platform.
+func (v *checker) isComplete(s *census, id *types.Var) bool {
+	isLocal := id.Parent() != v.Pkg.Scope() && !id.IsField()
+	return v.isClosed(s, id) && (isLocal || len(v.IgnoredFiles) == 0)
 }
 
 // isParameter reports whether a variable is a parameter, a receiver or a result.
@@ -189,19 +299,27 @@ func isParameter(v *types.Var) bool {
 	return v.Kind() == types.ParamVar || v.Kind() == types.RecvVar || v.Kind() == types.ResultVar
 }
 
-// isPassed reports whether some function calls one method of a semaphore without
-// the others: permits are passed between functions. For a parameter, whose
-// semaphore is unknown, any semaphore of the package counts.
-func (v *checker) isPassed(s *census, id *types.Var, alone, beside []*weightedCall) bool {
-	if !v.isClosed(s, id) && (!isParameter(id) || s.shared[id]) {
+// has reports whether one of the calls may be one of a semaphore.
+func (s *census) has(calls []*weightedCall, id *types.Var) bool {
+	return slices.ContainsFunc(calls, func(c *weightedCall) bool { return c.semaphore.id == id || s.aliases[c.semaphore.id] })
+}
+
+// isPassed reports whether permits of the semaphore of an acquire may be passed
+// between functions, so that the numbers in one function mean nothing: some
+// function calls one method of the semaphore and not the other. A function that
+// does so only in a literal within it, such as a goroutine, counts for itself
+// alone. For an alias any semaphore of the package counts.
+func (v *checker) isPassed(s *census, acquire *weightedCall, alone, beside []*weightedCall) bool {
+	id := acquire.semaphore.id
+	if !v.isClosed(s, id) && (!s.aliases[id] || s.shared[id]) {
 		return true
 	}
 	return slices.ContainsFunc(alone, func(a *weightedCall) bool {
-		if !isParameter(id) && a.semaphore.id != id && !isParameter(a.semaphore.id) {
+		if !s.aliases[id] && a.semaphore.id != id && !s.aliases[a.semaphore.id] {
 			return false
 		}
 		return !slices.ContainsFunc(beside, func(b *weightedCall) bool {
-			return b.semaphore.id == a.semaphore.id && b.fn == a.fn
+			return b.semaphore.id == a.semaphore.id && (b.fn == a.fn || b.outermost == a.outermost && a.outermost != acquire.outermost)
 		})
 	})
 }

@@ -2,11 +2,15 @@ package checks
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/analysis"
@@ -19,59 +23,95 @@ import (
 	"github.com/sema-go/sema/rate"
 )
 
+// A run is an analyzer with a value of its flag where, and the packages of
+// testdata that it checks.
+type run struct {
+	analyzer *analysis.Analyzer
+	where    string // "": the default
+	packages []string
+}
+
+var runs = []run{
+	{Dropped, "", []string{"correct", "mistaken", "discarded", "paths", "loops", "items", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
+	{Ignored, "", []string{"correct", "mistaken", "results", "errors", "quiet", "xsync"}},
+	{Undeferred, "", []string{"correct", "mistaken", "recovered", "quiet", "xsync"}},
+	{Undeferred, "calls", []string{"calls", "quiet", "xsync"}},
+	{Undeferred, "all", []string{"undeferred"}},
+	{Weighted, "", []string{"correct", "mistaken", "weights", "lost", "passed", "growing", "quiet", "xsync"}},
+	{Background, "", []string{"quiet", "xsync"}},
+	{Background, "requests", []string{"mistaken", "requests", "quiet", "xsync"}},
+	{Background, "all", []string{"background"}},
+}
+
 // TestAnalyzers_ReportTheFindingsInTestdata compares the reports with the
-// comments in testdata. Each analyzer loads all its packages at once, because
-// most of the time goes to the standard library.
+// comments in testdata.
 func TestAnalyzers_ReportTheFindingsInTestdata(t *testing.T) {
-	for _, of := range []struct {
-		analyzer *analysis.Analyzer
-		where    string // value of the flag
-		packages []string
-	}{
-		{Dropped, "", []string{"discarded", "paths", "loops", "items", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
-		{Ignored, "", []string{"results", "errors", "quiet", "xsync"}},
-		{Undeferred, "", []string{"recovered", "quiet", "xsync"}},
-		{Undeferred, "calls", []string{"calls", "quiet", "xsync"}},
-		{Undeferred, "all", []string{"undeferred"}},
-		{Weighted, "", []string{"weights", "lost", "passed", "growing", "quiet", "xsync"}},
-		{Background, "", []string{"quiet", "xsync"}},
-		{Background, "requests", []string{"requests", "quiet", "xsync"}},
-		{Background, "all", []string{"background"}},
-	} {
-		t.Run(of.analyzer.Name+" "+of.where, func(t *testing.T) { // not parallel: the flags are shared
-			setWhere(t, of.analyzer, of.where)
-			var patterns []string
-			for _, name := range of.packages {
-				patterns = append(patterns, "./checks/testdata/"+name)
-			}
-			results := analysistest.Run(t, moduleRoot(t), of.analyzer, patterns...)
-			if len(results) != len(patterns) {
-				t.Errorf("%d packages were checked, want %d", len(results), len(patterns))
-			}
-		})
+	results := analysistest.Run(t, moduleRoot(t), together(runs), patterns(runs)...)
+	if want := len(patterns(runs)); len(results) != want {
+		t.Errorf("%d packages were checked, want %d", len(results), want)
 	}
 }
 
-// setWhere sets the flag where of an analyzer until the test ends.
-func setWhere(t *testing.T, of *analysis.Analyzer, value string) {
-	t.Helper()
-	if value == "" {
-		return
-	}
-	flag := of.Flags.Lookup("where")
-	before := flag.Value.String()
-	if err := flag.Value.Set(value); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { flag.Value.Set(before) })
-}
-
+// TestAnalyzers_SuggestFixes compares the fixes with the golden files.
 func TestAnalyzers_SuggestFixes(t *testing.T) {
-	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Dropped, "./checks/testdata/fixes")
-	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Ignored, "./checks/testdata/errorfixes")
-	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Undeferred, "./checks/testdata/deferfixes")
-	setWhere(t, Background, "requests")
-	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), Background, "./checks/testdata/contextfixes")
+	runs := []run{
+		{Dropped, "", []string{"fixes"}},
+		{Ignored, "", []string{"errorfixes"}},
+		{Undeferred, "", []string{"deferfixes"}},
+		{Background, "requests", []string{"contextfixes"}},
+	}
+	analysistest.RunWithSuggestedFixes(t, moduleRoot(t), together(runs), patterns(runs)...)
+}
+
+// together returns an analyzer that does all runs. So the standard library,
+// which takes most of the time, is loaded and analyzed once.
+func together(runs []run) *analysis.Analyzer {
+	var flags sync.Mutex // packages are checked in parallel
+	return &analysis.Analyzer{
+		Name: "together", Doc: "do all runs", Requires: requirements, FactTypes: Dropped.FactTypes,
+		Run: func(pass *analysis.Pass) (any, error) {
+			flags.Lock()
+			defer flags.Unlock()
+			kept, err := runDropped(silently(pass)) // for its facts, and for Undeferred
+			for _, r := range runs {
+				if !slices.ContainsFunc(r.packages, func(name string) bool { return strings.HasSuffix(pass.Pkg.Path(), "/testdata/"+name) }) {
+					continue
+				}
+				of := *pass
+				of.ResultOf = maps.Clone(pass.ResultOf)
+				of.ResultOf[Dropped] = kept
+				err = errors.Join(err, r.with(func() error { _, err := r.analyzer.Run(&of); return err }))
+			}
+			return nil, err
+		},
+	}
+}
+
+func silently(pass *analysis.Pass) *analysis.Pass {
+	of := *pass
+	of.Report = func(analysis.Diagnostic) {}
+	return &of
+}
+
+// with calls f while the flag has the run's value.
+func (r run) with(f func() error) error {
+	if r.where == "" {
+		return f()
+	}
+	value := r.analyzer.Flags.Lookup("where").Value
+	defer value.Set(value.String())
+	return errors.Join(value.Set(r.where), f())
+}
+
+// patterns returns the packages of all runs, each once.
+func patterns(runs []run) (list []string) {
+	for _, r := range runs {
+		for _, name := range r.packages {
+			list = append(list, "./checks/testdata/"+name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func TestAnalyzers_SkipTestFilesByDefault(t *testing.T) {
@@ -115,22 +155,27 @@ func (c *failures) Errorf(format string, args ...any) {
 func TestKind_KnowsAllMethods(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {
-		typ  reflect.Type
-		kind *kind
-		ends []string
+		typ       reflect.Type
+		kind      *kind
+		transfers []string
 	}{
-		{reflect.TypeFor[sema.Permit](), permit, []string{"Release", "Split", "Lease", "Backing"}},
-		{reflect.TypeFor[pool.Item[int]](), item, []string{"Release", "Discard", "Keep"}},
-		{reflect.TypeFor[*sema.Ticket](), ticket, []string{"Cancel", "Permit"}},
+		{reflect.TypeFor[sema.Permit](), permit, []string{"Split", "Lease", "Backing"}},
+		{reflect.TypeFor[pool.Item[int]](), item, []string{"Keep"}},
+		{reflect.TypeFor[*sema.Ticket](), ticket, []string{"Permit"}},
 	} {
 		var methods []string
 		for m := range of.typ.Methods() {
 			methods = append(methods, m.Name)
 		}
-		known := slices.Concat(of.kind.neutral, of.ends)
+		known := slices.Concat(of.kind.neutral, of.kind.releases, of.transfers)
 		slices.Sort(known)
 		if !slices.Equal(methods, known) {
 			t.Errorf("%v has methods %v, want %v", of.typ, methods, known)
+		}
+		for _, name := range slices.Concat(of.kind.uses, of.kind.proof) {
+			if !slices.Contains(known, name) {
+				t.Errorf("%v has no method %s", of.typ, name)
+			}
 		}
 	}
 }

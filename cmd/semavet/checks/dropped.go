@@ -78,7 +78,7 @@ func (v *checker) checkDropped(h *hold) (kept bool) {
 	}
 	switch leak := findLeak(v.Pass, h, fn, graph); {
 	case leak == nil:
-		if h.kind.deferrable && h.name != nil && !inTestFile(v.Pass, h.statement) {
+		if h.kind.isGranted() && h.name != nil && !inTestFile(v.Pass, h.statement) {
 			v.checkLoop(h, graph)
 		}
 		return true

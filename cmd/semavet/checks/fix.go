@@ -3,6 +3,7 @@ package checks
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -29,7 +30,7 @@ func (v *checker) fix(h *hold) []analysis.SuggestedFix {
 		if after, ok = statement.NextSibling(); !ok || !v.returnsOnFailure(after.Node(), h) {
 			return nil
 		}
-	} else if h.kind.deferrable {
+	} else if h.kind.isGranted() {
 		return nil // the error must be checked first
 	}
 	fn, _ := v.function(h.call)
@@ -40,13 +41,13 @@ func (v *checker) fix(h *hold) []analysis.SuggestedFix {
 			return nil
 		}
 		edits = append(edits, analysis.TextEdit{Pos: h.ident.Pos(), End: h.ident.End(), NewText: []byte(name)})
-	} else if !v.onlyReadsOr(isReleaseCall, h, fn) {
+	} else if !v.onlyReadsOr(h.isReleaseCall, h, fn) {
 		return nil
 	}
 	end := after.Node().End()
 	indent := strings.Repeat("\t", v.Fset.Position(a.Pos()).Column-1)
-	edits = append(edits, analysis.TextEdit{Pos: end, End: end, NewText: []byte("\n" + indent + "defer " + h.releaseCall(name))})
-	return []analysis.SuggestedFix{{Message: "Defer " + h.releaseCall(name), TextEdits: edits}}
+	edits = append(edits, analysis.TextEdit{Pos: end, End: end, NewText: []byte("\n" + indent + "defer " + h.kind.releaseCall(name))})
+	return []analysis.SuggestedFix{{Message: "Defer " + h.kind.releaseCall(name), TextEdits: edits}}
 }
 
 // isInList reports whether a statement is an element of a block, and not the
@@ -87,12 +88,12 @@ func (h *hold) freeName(fn inspector.Cursor) string {
 	return name
 }
 
-// isReleaseCall reports whether a mention of a hold is the call that releases
-// it, which may be repeated.
-func isReleaseCall(use inspector.Cursor) bool {
+// isReleaseCall reports whether a mention of a hold is a call that releases it,
+// which may be repeated.
+func (h *hold) isReleaseCall(use inspector.Cursor) bool {
 	switch n := use.Parent().Node().(type) {
 	case *ast.SelectorExpr:
-		return n.Sel.Name == "Release" || n.Sel.Name == "Cancel"
+		return slices.Contains(h.kind.releases, n.Sel.Name)
 	case *ast.CallExpr:
 		return n.Fun == use.Node()
 	}

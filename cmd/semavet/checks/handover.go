@@ -7,8 +7,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// handsOver is a fact about a function whose only result is a Permit: it
-// returns one that it acquired and stored nowhere else, like mustAcquire. The
+// handsOver is a fact about a function whose only result is a Permit, or of
+// another granted kind: it returns one that it acquired and stored nowhere else, like mustAcquire. The
 // caller must release it. A function that returns a permit that is held
 // elsewhere has no such fact.
 type handsOver struct{}
@@ -17,7 +17,7 @@ type handsOver struct{}
 // packages.
 func (*handsOver) AFact() {}
 
-func (*handsOver) String() string { return "hands over a permit" }
+func (*handsOver) String() string { return "hands over what it acquired" }
 
 // findHandovers computes the fact for all functions, up to a fixed point: they
 // may call each other.
@@ -26,7 +26,7 @@ func (v *checker) findHandovers(root inspector.Cursor) {
 		changed = false
 		for c := range root.Preorder((*ast.FuncDecl)(nil)) {
 			fn, ok := v.TypesInfo.Defs[c.Node().(*ast.FuncDecl).Name].(*types.Func)
-			if !ok || v.isHandover(fn) || !returnsPermit(fn) || !v.handsOver(c) {
+			if !ok || v.isHandover(fn) || !returnsGranted(fn) || !v.handsOver(c) {
 				continue
 			}
 			v.ExportObjectFact(fn, new(handsOver))
@@ -39,13 +39,13 @@ func (v *checker) isHandover(fn *types.Func) bool {
 	return v.ImportObjectFact(fn, new(handsOver))
 }
 
-func returnsPermit(fn *types.Func) bool {
+func returnsGranted(fn *types.Func) bool {
 	results := fn.Signature().Results()
-	return results.Len() == 1 && isNamed(results.At(0).Type(), semaPath, "Permit")
+	return results.Len() == 1 && grantedKindOf(results.At(0).Type()) != nil
 }
 
-// handsOver reports whether every permit that a function returns is one that it
-// acquired, and there is at least one.
+// handsOver reports whether everything that a function returns is something that
+// it acquired, and there is at least one such return.
 func (v *checker) handsOver(fn inspector.Cursor) bool {
 	acquired := false
 	for r := range fn.Preorder((*ast.ReturnStmt)(nil)) {

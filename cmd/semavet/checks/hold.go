@@ -9,29 +9,6 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// A kind is a kind of value that must be released.
-type kind struct {
-	noun       string
-	neutral    []string // methods that neither release nor transfer it
-	release    string   // the method that releases it; "": it is a function to be called
-	deferrable bool     // its release is to be deferred outside loops
-	lost       string   // what happens if it is discarded, and what to do instead
-}
-
-var (
-	permit = &kind{noun: "permit", release: "Release", deferrable: true,
-		neutral: []string{"Weight", "Held", "Slots", "Owner", "Lost", "Err", "Context", "String", "GoString", "LogValue"},
-		lost:    "it can never be released; store it and defer its Release"}
-	item = &kind{noun: "item", release: "Release", deferrable: true,
-		neutral: []string{"Value", "Held", "Permit"},
-		lost:    "it never returns to the pool; store it and defer its Release"}
-	ticket = &kind{noun: "ticket", release: "Cancel",
-		neutral: []string{"Ready", "String", "GoString", "LogValue"},
-		lost:    "it stays queued and keeps its permit once granted; store it and defer its Cancel"}
-	cancel = &kind{noun: "cancel function",
-		lost: "the goroutine that watches the permit never ends; store it and defer it"}
-)
-
 // A hold is a value that a call returns and that must be released.
 type hold struct {
 	kind      *kind
@@ -104,26 +81,25 @@ func (v *checker) holdsOf(c inspector.Cursor) []*hold {
 // A function that returns only a Permit may return one that is held elsewhere.
 // It counts only if it is known to hand over what it acquired.
 func (v *checker) results(call *ast.CallExpr) (k *kind, results []int, status int) {
+	if v.hasNoWeight(call) {
+		return nil, nil, -1
+	}
 	if callee := calleeOf(v.TypesInfo, call); callee != nil {
-		switch {
-		case callee.Name() == "Context" && isMethodOf(callee, semaPath, "Permit"):
-			return cancel, []int{1}, -1
-		case callee.Name() == "Request" && isMethodOf(callee, semaPath, "Semaphore") && !v.hasNoWeight(call):
-			return ticket, []int{0}, -1
-		case callee.Name() == "Keep" && isMethodOf(callee, poolPath, "Item"):
-			return permit, []int{1}, -1
-		case v.isHandover(callee):
-			return permit, []int{0}, -1
+		if s := sourceOf(callee); s != nil {
+			return s.kind, []int{s.index}, -1
+		}
+		if v.isHandover(callee) {
+			return grantedKindOf(v.TypesInfo.TypeOf(call)), []int{0}, -1
 		}
 	}
 	k, results, status = v.granted(call)
-	if k == nil || v.hasNoWeight(call) || k == permit && v.mayBeRate(call) {
+	if k == nil || k == permit && v.mayBeRate(call) {
 		return nil, nil, -1
 	}
 	return k, results, status
 }
 
-// granted returns which results of a call are permits or items, and which one
+// granted returns which results of a call are of a granted kind, and which one
 // is the error or bool that reports success; nil if the call does not return
 // both.
 func (v *checker) granted(call *ast.CallExpr) (k *kind, results []int, status int) {
@@ -136,11 +112,8 @@ func (v *checker) granted(call *ast.CallExpr) (k *kind, results []int, status in
 		return nil, nil, -1
 	}
 	for i := range status {
-		switch t := tuple.At(i).Type(); {
-		case isNamed(t, semaPath, "Permit"):
-			k, results = permit, append(results, i)
-		case isNamed(t, poolPath, "Item"):
-			k, results = item, append(results, i)
+		if found := grantedKindOf(tuple.At(i).Type()); found != nil && (k == nil || k == found) {
+			k, results = found, append(results, i)
 		}
 	}
 	return k, results, status
@@ -150,15 +123,15 @@ func (v *checker) granted(call *ast.CallExpr) (k *kind, results []int, status in
 // a bool must be named ok.
 func indicatesSuccess(status *types.Var) bool { return isError(status.Type()) || status.Name() == "ok" }
 
-// weightOf returns the weight argument of an Acquire, TryAcquire or Request;
-// nil for other calls.
+// weightOf returns the weight argument of an Acquire, TryAcquire or Request, with
+// or without a context; nil for other calls.
 func weightOf(call *ast.CallExpr) ast.Expr {
 	s, ok := call.Fun.(*ast.SelectorExpr)
 	switch {
 	case ok && s.Sel.Name == "Request" && len(call.Args) == 1:
 		return call.Args[0]
-	case ok && (s.Sel.Name == "Acquire" || s.Sel.Name == "TryAcquire") && len(call.Args) == 2:
-		return call.Args[1]
+	case ok && (s.Sel.Name == "Acquire" || s.Sel.Name == "TryAcquire") && (len(call.Args) == 1 || len(call.Args) == 2):
+		return call.Args[len(call.Args)-1]
 	}
 	return nil
 }

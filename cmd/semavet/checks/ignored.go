@@ -54,7 +54,8 @@ func runIgnored(pass *analysis.Pass) (any, error) {
 type status struct {
 	call    *ast.CallExpr
 	index   int    // among the results
-	granted []int  // the results that are permits or items
+	kind    *kind  // of what is granted; nil: a Weighted or a Counter, for example
+	granted []int  // the results that are granted
 	noun    string // "error" or "result"
 	consent bool   // _ = shows that it is ignored on purpose
 	dropped bool   // Dropped reports the call if nothing is assigned
@@ -65,7 +66,7 @@ type status struct {
 func (v *checker) statusOf(call *ast.CallExpr) *status {
 	if k, granted, index := v.granted(call); k != nil {
 		dropped, _, _ := v.results(call)
-		return &status{call: call, index: index, granted: granted, noun: "error", dropped: dropped != nil || v.hasNoWeight(call)}
+		return &status{call: call, index: index, kind: k, granted: granted, noun: "error", dropped: dropped != nil || v.hasNoWeight(call)}
 	}
 	fn := calleeOf(v.TypesInfo, call)
 	if fn == nil {
@@ -75,6 +76,7 @@ func (v *checker) statusOf(call *ast.CallExpr) *status {
 	switch name := fn.Name(); {
 	case isWeighted(fn) || isMethodOf(fn, semaPath, "Spin"):
 		switch {
+		case v.hasNoWeight(call): // a negative weight panics
 		case name == "TryAcquire":
 			return &status{call: call, noun: "result"}
 		case name == "Acquire" && !v.neverEnds(call.Args[0]):
@@ -175,7 +177,7 @@ func (v *checker) checkIgnored(c inspector.Cursor, s *status) {
 	}
 	for _, i := range s.granted {
 		if name := v.variable(left[i]); name != nil && indicatesSuccess(variable) {
-			v.checkEarlyUse(newPaths(v.TypesInfo, c, fn, graph, variable), statement.Node(), name)
+			v.checkEarlyUse(s.kind, newPaths(v.TypesInfo, c, fn, graph, variable), statement.Node(), name)
 		}
 	}
 }
@@ -198,7 +200,7 @@ func (v *checker) isProven(s *status, left []ast.Expr, fn inspector.Cursor) bool
 			}
 			switch n := use.Parent().Node().(type) {
 			case *ast.SelectorExpr:
-				if n.Sel.Name == "Held" || n.Sel.Name == "Weight" || n.Sel.Name == "Slots" {
+				if slices.Contains(s.kind.proof, n.Sel.Name) {
 					return true
 				}
 			case *ast.AssignStmt:
@@ -263,15 +265,15 @@ func reads(info *types.Info, n ast.Node, v *types.Var) bool {
 
 // checkEarlyUse reports a use of a permit or an item before the status has been
 // read.
-func (v *checker) checkEarlyUse(p *paths, statement ast.Node, name *types.Var) {
+func (v *checker) checkEarlyUse(k *kind, p *paths, statement ast.Node, name *types.Var) {
 	var use *ast.SelectorExpr
 	p.visit = func(n ast.Node, _ *state) (found, done bool) {
 		_, returns := n.(*ast.ReturnStmt)
 		_, deferred := n.(*ast.DeferStmt)
 		if returns || deferred || n == statement || mentions(p.info, n, p.status) || assigns(p.info, n, p.status) || assigns(p.info, n, name) {
-			return false, deferred == false
+			return false, !deferred
 		}
-		use = v.useOf(n, name)
+		use = v.useOf(k, n, name)
 		return use != nil, false
 	}
 	if found, err := p.from(statement, state{facts: map[string]fact{}, confirmed: true, detached: true}); found && err == nil {
@@ -281,10 +283,10 @@ func (v *checker) checkEarlyUse(p *paths, statement ast.Node, name *types.Var) {
 }
 
 // useOf returns the first use in n of what a permit or an item stands for.
-func (v *checker) useOf(n ast.Node, name *types.Var) (use *ast.SelectorExpr) {
+func (v *checker) useOf(k *kind, n ast.Node, name *types.Var) (use *ast.SelectorExpr) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		s, ok := n.(*ast.SelectorExpr)
-		if ok && use == nil && isVar(v.TypesInfo, s.X, name) && slices.Contains([]string{"Value", "Keep", "Context", "Split", "Lost", "Lease"}, s.Sel.Name) {
+		if ok && use == nil && isVar(v.TypesInfo, s.X, name) && slices.Contains(k.uses, s.Sel.Name) {
 			use = s
 		}
 		return use == nil
@@ -296,7 +298,7 @@ func (s *status) source() string { return types.ExprString(s.call.Fun) }
 
 // consequence explains what happens if the status is ignored.
 func (s *status) consequence() string {
-	_, name, _ := strings.Cut(s.source(), ".")
+	name := s.source()[strings.LastIndex(s.source(), ".")+1:]
 	switch {
 	case s.noun == "result":
 		return "if it is false, nothing was acquired, and a Release would release what others hold; use it as a condition"

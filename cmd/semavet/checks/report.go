@@ -21,38 +21,23 @@ func (v *checker) reportDiscarded(h *hold) {
 }
 
 func (v *checker) reportPath(h *hold, l *leak) {
-	name := h.ident.Name
-	missing := map[*kind]string{
-		permit: name + " is not released",
-		item:   name + " is not released",
-		ticket: "neither " + name + ".Cancel nor " + name + ".Permit is called",
-		cancel: name + " is not called",
-	}
 	what, fixes := "its next assignment", []analysis.SuggestedFix(nil)
 	if !l.reassigned {
 		what, fixes = "the return", v.fix(h)
 	}
 	v.report(analysis.Diagnostic{Pos: h.ident.Pos(), End: h.ident.End(), SuggestedFixes: fixes,
-		Message: fmt.Sprintf("%s on a path to %s in line %d; %s", missing[h.kind], what, v.Fset.Position(l.at.Pos()).Line, h.advice(l)),
+		Message: fmt.Sprintf(h.kind.missing+" on a path to %[2]s in line %[3]d; %[4]s", h.ident.Name, what, v.Fset.Position(l.at.Pos()).Line, h.advice(l)),
 		Related: []analysis.RelatedInformation{{Pos: l.at.Pos(), Message: "lost here"}}})
 }
 
 func (h *hold) advice(l *leak) string {
 	switch {
 	case l.reassigned:
-		return fmt.Sprintf("call %s before it", h.releaseCall(h.ident.Name))
+		return fmt.Sprintf("call %s before it", h.kind.releaseCall(h.ident.Name))
 	case h.status != nil:
-		return fmt.Sprintf("defer %s after checking %s", h.releaseCall(h.ident.Name), h.status.Name())
+		return fmt.Sprintf("defer %s after checking %s", h.kind.releaseCall(h.ident.Name), h.status.Name())
 	}
-	return fmt.Sprintf("defer %s", h.releaseCall(h.ident.Name))
-}
-
-// releaseCall returns the call that releases the hold in variable name.
-func (h *hold) releaseCall(name string) string {
-	if h.kind.release == "" {
-		return name + "()"
-	}
-	return name + "." + h.kind.release + "()"
+	return fmt.Sprintf("defer %s", h.kind.releaseCall(h.ident.Name))
 }
 
 func (v *checker) report(d analysis.Diagnostic) {

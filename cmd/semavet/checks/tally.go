@@ -34,7 +34,6 @@ type tallySearch struct {
 	acquire *weightedCall
 	unit    string
 	amount  int64
-	early   tally // the releases that are deferred before the acquire
 
 	exits []exit
 	over  *weightedCall // the release that exceeds what was acquired
@@ -55,10 +54,15 @@ func (v *checker) searchTally(a *weightedCall, failed bool) *tallySearch {
 	start := s.initialState()
 	start.confirmed = a.ignored && !failed
 	start.note = tally{}
-	s.failed, s.visit = failed, s.visitSuccess
-	if failed {
-		s.visit = s.visitFailure
-		start.note = s.deferredBefore()
+	early, isDeferred := s.deferredBefore()
+	switch {
+	case failed:
+		s.failed, s.visit = true, s.visitFailure
+		start.note = early
+	case isDeferred:
+		return nil // how much the earlier defer releases is decided later
+	default:
+		s.visit = s.visitSuccess
 	}
 	if _, err := s.from(a.statement, start); err != nil {
 		return nil
@@ -177,20 +181,22 @@ func (s *tallySearch) releaseIn(n ast.Node) (release *weightedCall, deferred boo
 	return release, deferred
 }
 
-// deferredBefore returns a release that is deferred before the acquire, in the
-// same block.
-func (s *tallySearch) deferredBefore() tally {
+// deferredBefore returns the release that is deferred before the acquire, in a
+// block around it; found is true even if the defer does something else with the
+// semaphore as well.
+func (s *tallySearch) deferredBefore() (release tally, found bool) {
 	for c := range s.fn.Preorder((*ast.DeferStmt)(nil)) {
 		d := c.Node().(*ast.DeferStmt)
 		block, ok := c.Parent().Node().(*ast.BlockStmt)
-		if in, _ := s.function(c); in != s.fn || !ok || !isWithin(s.call.Node().Pos(), block) || d.Pos() > s.call.Node().Pos() {
+		if in, _ := s.function(c); in != s.fn || d.Pos() > s.call.Node().Pos() || !s.mentionsSemaphore(d, s.acquire.semaphore) {
 			continue
 		}
-		if release, _ := s.releaseIn(d); release != nil {
-			return tally{deferred: 1, last: release}
+		found = true
+		if r, _ := s.releaseIn(d); r != nil && ok && isWithin(s.call.Node().Pos(), block) {
+			release = tally{deferred: 1, last: r}
 		}
 	}
-	return tally{}
+	return release, found
 }
 
 // callsOwn reports whether n calls a function of the package or a value, which

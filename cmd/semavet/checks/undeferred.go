@@ -13,8 +13,9 @@ import (
 // Undeferred finds a Release that is not deferred, so that a panic between the
 // acquire and the Release loses the permit. A panic that ends the process loses
 // nothing. So by default Undeferred checks only functions whose panics are
-// recovered: HTTP handlers, because net/http recovers, and functions that defer a
-// literal that calls recover. The flag where selects more:
+// recovered: HTTP handlers, because net/http recovers, functions that defer a
+// literal that calls recover, and what they call in their package. The flag where
+// selects more:
 //
 //   - recovered: the default;
 //   - calls: all functions, if a call lies between the acquire and the Release;
@@ -26,10 +27,11 @@ var Undeferred = &analysis.Analyzer{
 	Doc: `find permits whose Release is not deferred
 
 A panic between the acquire and the Release loses the permit. By default only
-functions are checked whose panics are recovered: HTTP handlers, and functions
-that call recover. -undeferred.where=calls checks all functions for a Release
-after a call that may panic; -undeferred.where=all reports every Release that is
-not deferred in the function that acquired.` + howToIgnore,
+functions are checked whose panics are recovered: HTTP handlers, functions that
+call recover, and those of the package that they call.
+-undeferred.where=calls checks all functions for a Release after a call that may
+panic; -undeferred.where=all reports every Release that is not deferred in the
+function that acquired.` + howToIgnore,
 	URL:      homePage,
 	Run:      runUndeferred,
 	Requires: append([]*analysis.Analyzer{Dropped}, requirements...),
@@ -44,14 +46,15 @@ func init() {
 
 func runUndeferred(pass *analysis.Pass) (any, error) {
 	v := newChecker(pass)
+	recovered := v.findRecoveries()
 	for _, h := range pass.ResultOf[Dropped].([]*hold) {
-		if h.kind.deferrable && h.name != nil {
-			v.checkUndeferred(h.call, h.status, h.statement, &holdRelease{v, h})
+		if h.kind.isGranted() && h.name != nil {
+			v.checkUndeferred(recovered, h.call, h.status, h.statement, &holdRelease{v, h})
 		}
 	}
 	for _, a := range v.weightedCalls().acquires {
-		if a.statement != nil {
-			v.checkUndeferred(a.cursor, a.status, a.statement, &weightedRelease{v, a})
+		if a.statement != nil && (includeTests || !inTestFile(pass, a.call)) {
+			v.checkUndeferred(recovered, a.cursor, a.status, a.statement, &weightedRelease{v, a})
 		}
 	}
 	return nil, nil
@@ -75,7 +78,7 @@ func (r *holdRelease) ends(p *paths, n ast.Node) bool {
 
 func (r *holdRelease) releases(call *ast.CallExpr) bool {
 	s, ok := call.Fun.(*ast.SelectorExpr)
-	return ok && (s.Sel.Name == "Release" || s.Sel.Name == "Discard") && isVar(r.TypesInfo, s.X, r.hold.name)
+	return ok && slices.Contains(r.hold.kind.releases, s.Sel.Name) && isVar(r.TypesInfo, s.X, r.hold.name)
 }
 
 // fix suggests a defer beside the Release, which may be repeated.
@@ -106,9 +109,9 @@ func (r risk) String() string { return fmt.Sprint(r.call.Pos()) }
 
 // checkUndeferred reports the first Release on a path from an acquire that is
 // not deferred, after a call that may panic.
-func (v *checker) checkUndeferred(c inspector.Cursor, status *types.Var, statement ast.Node, of releaser) {
+func (v *checker) checkUndeferred(recovered recoveries, c inspector.Cursor, status *types.Var, statement ast.Node, of releaser) {
 	fn, graph := v.function(c)
-	recovery := v.recovery(fn)
+	recovery := recovered.of(fn)
 	if graph == nil || recovery == "" && undeferredWhere.is("recovered") || v.defersRelease(fn, of) {
 		return
 	}
@@ -183,43 +186,6 @@ func (v *checker) defersRelease(fn inspector.Cursor, of releaser) bool {
 		}
 	}
 	return false
-}
-
-// recovery returns what recovers the panics of a function, "" if nothing is
-// known to.
-func (v *checker) recovery(fn inspector.Cursor) string {
-	if !fn.Valid() {
-		return ""
-	}
-	params := signatureOf(v.TypesInfo, fn.Node()).Params()
-	if params.Len() == 2 && isNamed(params.At(0).Type(), "net/http", "ResponseWriter") && isNamed(pointedTo(params.At(1).Type()), "net/http", "Request") {
-		return "net/http"
-	}
-	for d := range fn.Preorder((*ast.DeferStmt)(nil)) {
-		literal, ok := d.Node().(*ast.DeferStmt).Call.Fun.(*ast.FuncLit)
-		if in, _ := v.function(d); !ok || in != fn {
-			continue
-		}
-		if v.callsRecover(literal) {
-			return "the function"
-		}
-	}
-	return ""
-}
-
-func (v *checker) callsRecover(literal *ast.FuncLit) bool {
-	found := false
-	ast.Inspect(literal.Body, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return !found
-		}
-		id, ok := call.Fun.(*ast.Ident)
-		_, builtin := v.TypesInfo.Uses[id].(*types.Builtin)
-		found = found || ok && builtin && id.Name == "recover"
-		return !found
-	})
-	return found
 }
 
 // calm are packages whose functions do not panic in correct programs.

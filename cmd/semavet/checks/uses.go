@@ -155,7 +155,12 @@ func isVar(info *types.Info, e ast.Expr, v *types.Var) bool {
 	return ok && info.Uses[id] == v
 }
 
+// calleeOf returns the function or method that a call calls, as it is declared;
+// nil if it is a value.
 func calleeOf(info *types.Info, call *ast.CallExpr) *types.Func {
-	fn, _ := typeutil.Callee(info, call).(*types.Func)
-	return fn
+	fn, ok := typeutil.Callee(info, call).(*types.Func)
+	if !ok {
+		return nil
+	}
+	return fn.Origin()
 }

@@ -47,7 +47,7 @@ func runWeighted(pass *analysis.Pass) (any, error) {
 		}
 	}
 	for _, r := range s.releases {
-		if (includeTests || !inTestFile(pass, r.call)) && v.isClosed(s, r.semaphore.id) && !hasCall(s.acquires, r.semaphore.id) {
+		if (includeTests || !inTestFile(pass, r.call)) && v.isComplete(s, r.semaphore.id) && !s.has(s.acquires, r.semaphore.id) {
 			v.reportRelease(r, "%s releases what nothing acquires: the capacity grows, or it panics; acquire first")
 		}
 	}
@@ -56,8 +56,8 @@ func runWeighted(pass *analysis.Pass) (any, error) {
 
 // checkAcquire reports the first mistake in the releases of an acquire.
 func (v *checker) checkAcquire(s *census, a *weightedCall) {
-	if !hasCall(s.releases, a.semaphore.id) {
-		if fn, _ := v.function(a.cursor); a.method == "Acquire" && v.isClosed(s, a.semaphore.id) && fn.Valid() && !isMain(v.Pass, fn) {
+	if !s.has(s.releases, a.semaphore.id) {
+		if fn, _ := v.function(a.cursor); a.method == "Acquire" && v.isComplete(s, a.semaphore.id) && fn.Valid() && !isMain(v.Pass, fn) {
 			v.reportAcquire(a, "what %s acquires is never released; defer its Release after checking the error", a.call)
 		}
 		return
@@ -69,19 +69,20 @@ func (v *checker) checkAcquire(s *census, a *weightedCall) {
 	if v.accumulates(s, a) {
 		return
 	}
-	received := v.isPassed(s, a.semaphore.id, s.acquires, s.releases)
+	repeated := v.isRepeated(s, a)
+	received := v.isPassed(s, a, s.acquires, s.releases)
 	if search := v.searchTally(a, false); search != nil {
 		switch {
 		case search.over == nil:
 			if v.checkExits(s, search) {
 				return
 			}
-		case !received:
+		case !received && !repeated:
 			v.reportRelease(search.over, "%s releases more than the "+types.ExprString(a.weight)+" that this path acquired: what others hold is released")
 			return
 		}
 	}
-	if received || a.ignored || v.isRepeated(s, a) {
+	if _, inLoop := enclosingLoop(a.cursor); received || a.ignored || repeated || inLoop {
 		return
 	}
 	if search := v.searchTally(a, true); search != nil && search.over != nil {
@@ -96,7 +97,7 @@ func (v *checker) checkExits(s *census, search *tallySearch) bool {
 	if isMain(v.Pass, search.fn) {
 		return false
 	}
-	passed := v.isPassed(s, a.semaphore.id, s.releases, s.acquires)
+	passed := v.isPassed(s, a, s.releases, s.acquires)
 	releases := slices.ContainsFunc(search.exits, func(e exit) bool { return e.tally.total() > 0 })
 	succeeds := slices.ContainsFunc(search.exits, func(e exit) bool { return e.tally.total() == search.amount && !e.failed })
 	for _, e := range search.exits {
@@ -150,16 +151,12 @@ func (v *checker) accumulates(s *census, a *weightedCall) bool {
 }
 
 // isRepeated reports whether a function acquires a semaphore more than once, so
-// that one acquire may fail after another succeeded.
+// that one acquire may fail after another succeeded, and a Release may be that of
+// both.
 func (v *checker) isRepeated(s *census, a *weightedCall) bool {
-	_, inLoop := enclosingLoop(a.cursor)
-	return inLoop || slices.ContainsFunc(s.acquires, func(b *weightedCall) bool {
+	return slices.ContainsFunc(s.acquires, func(b *weightedCall) bool {
 		return b != a && b.fn == a.fn && b.semaphore.id == a.semaphore.id
 	})
-}
-
-func hasCall(calls []*weightedCall, id *types.Var) bool {
-	return slices.ContainsFunc(calls, func(c *weightedCall) bool { return c.semaphore.id == id || isParameter(c.semaphore.id) })
 }
 
 // reportAcquire reports at an acquire. The format has one verb, for the call.

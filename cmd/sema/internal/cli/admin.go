@@ -103,10 +103,10 @@ func (p *program) drainCommand() *cobra.Command {
 		ValidArgsFunction: p.names,
 		Short:             "Grant no more permits, and wait until none is held",
 		Long: `Reject waiters and new acquires, on all machines, and wait until no permit is held: for
-maintenance of the protected resource. 'sema resume' ends it.
+maintenance of the protected resource. 'sema resume' ends the draining.
 
-If it is interrupted, or --wait has passed, the semaphore stays draining, and the
-exit code is 75.`,
+If this command is interrupted, or --wait has passed, the semaphore stays draining, and
+the exit code is 75.`,
 		Example: `  sema drain db && ./migrate-database.sh && sema resume db
   sema drain db --wait 0    # do not wait for held permits`,
 	}
@@ -128,7 +128,7 @@ func (p *program) drain(ctx context.Context, s scope.Scope, name string) error {
 	err := s.Drain(ctx, name)
 	if err == nil {
 		p.printf("%q is draining, and no permit is held", name)
-		p.hint("'sema resume %s' ends that", printable.Arg(name))
+		p.hint("'sema resume %s' ends the draining", printable.Arg(name))
 		return nil
 	}
 	if ctx.Err() == nil {
@@ -174,7 +174,7 @@ func (p *program) rmCommand() *cobra.Command {
 		Aliases:           []string{"delete"},
 		Short:             "Remove semaphores",
 		Long: `Remove semaphores. If one is in use, sema asks first: its holders lose their permits
-with their next heartbeat. So drain it before.
+with their next heartbeat. Drain it first.
 
 On host: a semaphore in use cannot be removed. There is no need to remove others: an
 unused semaphore takes a few kilobytes.`,

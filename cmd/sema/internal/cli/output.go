@@ -45,7 +45,8 @@ func (formatFlag) Type() string { return "FORMAT" }
 // Set implements [pflag.Value].
 func (f formatFlag) Set(text string) error {
 	if !slices.Contains(f.allowed, text) {
-		return fmt.Errorf("want %s", strings.Join(f.allowed, " or "))
+		last := len(f.allowed) - 1
+		return fmt.Errorf("want %s or %s", strings.Join(f.allowed[:last], ", "), f.allowed[last])
 	}
 	*f.chosen = format(text)
 	return nil

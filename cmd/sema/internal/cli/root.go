@@ -32,7 +32,7 @@ func (p *program) commands() []group {
 		{"Run a command under a permit:", []*cobra.Command{
 			p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(),
 		}},
-		{"Look at semaphores:", []*cobra.Command{
+		{"Inspect semaphores:", []*cobra.Command{
 			p.lsCommand(), p.showCommand(), p.watchCommand(), top.Command(p.storeURL),
 		}},
 		{"Change semaphores, for all their users:", []*cobra.Command{

@@ -133,8 +133,8 @@ Environment of the command:
                     the command writes to rejects numbers lower than the highest one seen
   SEMA_FENCE_FLOOR  with -n 2 or more, the resource rejects a SEMA_FENCE lower than the
                     highest floor seen
-On host: there is no lease and no fence: such a permit cannot be lost.
   SEMA_SLOTS        with --slots, the numbers of the permits: 0,3
+On host: there is no lease and no fence: such a permit cannot be lost.
 
 --slots K acquires K permits with numbers from 0 to N-1. No other holder has these
 numbers, so each can stand for a device. --devices makes only these devices visible:

@@ -88,7 +88,7 @@ func (p *program) unknownFlag(c *cobra.Command, e *pflag.NotExistError) error {
 	if c.Name() == "run" && !slices.Contains(p.args, "--") {
 		return exit.Misuse("unknown flag %s", name).With("if it belongs to the command, put -- before the command: sema run NAME -- COMMAND %s", name)
 	}
-	hint := fmt.Sprintf("'%s --help' lists all", c.CommandPath())
+	hint := fmt.Sprintf("'%s --help' lists all flags", c.CommandPath())
 	if like := similarFlag(c, e.GetSpecifiedName()); like != "" {
 		hint = fmt.Sprintf("did you mean %s?", like)
 	}
@@ -131,7 +131,7 @@ func distance(a, b string) int {
 // unknownCommand suggests what was meant.
 func unknownCommand(root *cobra.Command, name string) error {
 	root.SuggestionsMinimumDistance = 2
-	next := "'sema --help' lists all"
+	next := "'sema --help' lists all commands"
 	if like := root.SuggestionsFor(name); len(like) > 0 {
 		slices.SortStableFunc(like, func(a, b string) int { return distance(a, name) - distance(b, name) })
 		next = fmt.Sprintf("did you mean '%s'?", strings.Join(like, "' or '"))

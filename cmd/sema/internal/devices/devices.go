@@ -1,7 +1,7 @@
-// Package devices restricts a command to some of the devices of a machine, with the variables
-// that the runtimes of GPUs read. The number of a permit is an index into the devices that the
-// caller may use itself: a list in the environment of this process (the outer mask) is composed
-// with the numbers.
+// Package devices restricts a command to some of the devices of a machine. It sets the
+// environment variables that the runtimes of GPUs read. The number of a permit is an index into
+// the devices that this process may use: if such a variable is set already (the outer mask),
+// number 0 is the first device in it.
 package devices
 
 import (
@@ -112,7 +112,6 @@ func (k Kind) Outer(lookup func(string) (string, bool)) (Mask, error) {
 // read returns the entries of a list. Like the runtimes, it ends the list at the first entry that
 // is neither an index nor a name, such as -1. Indices must be less than below, if that is known.
 func (k Kind) read(variable, value string, below int) (entries []string, err error) {
-	seen := map[string]bool{}
 	for entry := range strings.SplitSeq(value, ",") {
 		entry = strings.TrimSpace(entry)
 		index, isIndex := indexOf(entry)
@@ -122,11 +121,10 @@ func (k Kind) read(variable, value string, below int) (entries []string, err err
 		if !isIndex && !k.named(entry) || isIndex && below >= 0 && index >= below {
 			break
 		}
-		if seen[entry] {
-			return nil, exit.Misuse("%s=%s names device %s twice, so two permits would use it", variable, printable.Line(value), entry).
+		if i := slices.IndexFunc(entries, func(other string) bool { return overlap(other, entry) }); i >= 0 {
+			return nil, exit.Misuse("%s=%s names device %s twice%s, so two permits would use it", variable, printable.Line(value), entry, as(entries[i], entry)).
 				With("name each device once in %s", variable)
 		}
-		seen[entry] = true
 		entries = append(entries, entry)
 	}
 	if len(entries) == 0 {
@@ -134,6 +132,24 @@ func (k Kind) read(variable, value string, below int) (entries []string, err err
 			With("set it to a list of devices, such as 0,1, or unset it to use all")
 	}
 	return entries, nil
+}
+
+// overlap reports whether two entries name the same device, or a device and a part of it.
+func overlap(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	rest, found := strings.CutPrefix(b, a)
+	// GPU-89 may be short for GPU-8932f937-…. Names of MIG devices end in indices: MIG-…/1/1 is not MIG-…/1/12.
+	return found && (rest == "" || rest[0] == '.' || strings.HasPrefix(a, "GPU-"))
+}
+
+// as returns how a device was named before, if that differs.
+func as(other, entry string) string {
+	if other == entry {
+		return ""
+	}
+	return " (as " + other + ")"
 }
 
 // Check fails if the mask has fewer devices than a semaphore has numbers.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/fleet"
 )
 
@@ -62,7 +63,7 @@ func causeOf(err error) (c cause, known bool) {
 
 // openFinding returns the finding for a server that accepted the connection and then failed.
 func openFinding(err error) fleet.Finding {
-	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "see docs/stores.md for the requirements on the URL and the server"}
+	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: explain.WithoutPrefix(err.Error()), Advice: "see docs/stores.md for the requirements on the URL and the server"}
 	var coded *exit.Error
 	if errors.As(err, &coded) {
 		f.Advice = "check the path, or create the file with the first program that uses it"
@@ -74,7 +75,7 @@ func openFinding(err error) fleet.Finding {
 
 // useFinding returns the finding for a store that was reached but fails a step.
 func useFinding(step string, err error) fleet.Finding {
-	f := fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: step + " fails: " + err.Error(), Advice: "see docs/stores.md for the requirements on the server"}
+	f := fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: step + " fails: " + explain.WithoutPrefix(err.Error()), Advice: "see docs/stores.md for the requirements on the server"}
 	if c, known := causeOf(err); known {
 		f.Advice = c.advice
 	}

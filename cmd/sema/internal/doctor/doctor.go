@@ -1,5 +1,5 @@
 // Package doctor implements the command that examines a store: whether it can be reached, its
-// latency, its clock, and whether its settings ensure that permits are neither forgotten nor
+// latency, its clock, and whether its settings ensure that permits are neither lost nor
 // granted twice. It acquires from a scratch semaphore, which it removes afterwards. It creates
 // and upgrades no tables: older programs may use them. Package loadtest measures a store under
 // load.
@@ -112,8 +112,9 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	return r
 }
 
-// leastOpenTimeout is the shortest timeout for TLS and authentication. The default --timeout
-// leads to this timeout, so that a server that does not respond is reported soon.
+// leastOpenTimeout is the shortest timeout for TLS and authentication, and the one that results
+// from the default --timeout. It is short, so that a server that does not respond is reported
+// soon.
 const leastOpenTimeout = 5 * time.Second
 
 // open checks the steps after a connection: TLS, authentication, tables.

@@ -80,7 +80,7 @@ func rejection(err error) (facts, hint string) {
 		return fmt.Sprintf("%q has a capacity of %d, so %d permits can never be granted", e.Name, e.Capacity, e.Weight),
 			fmt.Sprintf("acquire fewer with --weight, or raise the capacity: sema set %s --capacity %d", name, e.Weight)
 	case errors.Is(err, sema.ErrDraining):
-		return fmt.Sprintf("%q is draining and grants no permits", e.Name), fmt.Sprintf("'sema resume %s' ends that", name)
+		return fmt.Sprintf("%q is draining and grants no permits", e.Name), fmt.Sprintf("'sema resume %s' ends the draining", name)
 	case errors.Is(err, sema.ErrQueueFull):
 		return fmt.Sprintf("the queue of %q is full: %s", e.Name, numbers),
 			fmt.Sprintf("retry later, or allow more waiters: sema set %s --max-waiters N", name)
@@ -92,8 +92,9 @@ func rejection(err error) (facts, hint string) {
 	return fmt.Sprintf("no permit of %q is free: %s", e.Name, numbers), holders
 }
 
-// undecided reports whether no permit was granted for another reason than that all are held.
-// Then the detail is that reason; otherwise it is empty, or the duration of a wait.
+// undecided reports whether the store could not decide if a permit is free. The detail of such
+// an error is the reason. If all permits are held, the detail is empty or the duration of the
+// wait.
 func undecided(e *sema.Error) bool {
 	_, err := time.ParseDuration(e.Detail)
 	return (errors.Is(e, sema.ErrTimeout) || errors.Is(e, sema.ErrFull)) && e.Detail != "" && err != nil

@@ -42,7 +42,7 @@ func TestError_FactsAndHint(t *testing.T) {
 		"a full queue": {fault(sema.ErrQueueFull, func(e *sema.Error) {}), exit.NoPermit, `the queue of "db" is full: 2 of 2 in use`, "retry later, or allow more waiters: sema set db --max-waiters N"},
 		"too large": {fault(sema.ErrTooLarge, func(e *sema.Error) { e.Weight = 3 }), exit.Usage,
 			`"db" has a capacity of 2, so 3 permits can never be granted`, "acquire fewer with --weight, or raise the capacity: sema set db --capacity 3"},
-		"draining": {fault(sema.ErrDraining, func(e *sema.Error) { e.Name = "a b" }), exit.NoPermit, `"a b" is draining and grants no permits`, "'sema resume 'a b'' ends that"},
+		"draining": {fault(sema.ErrDraining, func(e *sema.Error) { e.Name = "a b" }), exit.NoPermit, `"a b" is draining and grants no permits`, "'sema resume 'a b'' ends the draining"},
 		"no semaphore": {&sema.Error{Op: "inspect", Name: "db", Err: fs.ErrNotExist}, exit.Failed,
 			`no semaphore "db"`, "'sema ls' lists semaphores, 'sema run' creates one"},
 		"no file": {&fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}, exit.Failed, "open /x: file does not exist", ""},

@@ -66,7 +66,7 @@ Ctrl-C.`,
 	flags.Duration(f, &s.duration, "for", 10*time.Second, "measure for `DURATION`")
 	f.IntVar(&s.callers, "callers", 64, "`N` goroutines acquire at the same time")
 	f.Int64Var(&s.capacity, "capacity", 0, "the semaphore has `N` permits (default: as many as callers, so that none waits)")
-	f.StringVar(&s.mode, "mode", "exact", "`MODE`: exact (each permit is a lease in the store), or pooled (this process borrows blocks of permits)")
+	f.StringVar(&s.mode, "mode", "exact", "`MODE`: exact (each permit is a lease in the store), or pooled (this process leases blocks of permits)")
 	flags.Duration(f, &s.hold, "hold", 0, "hold each permit for `DURATION` (default: release at once)")
 	f.StringVarP(&s.output, "output", "o", "text", "output `FORMAT`: text or json")
 	return c

@@ -17,7 +17,7 @@ import (
 // characters, line separators, tags.
 const hostile = "a\x1b]0;title\x07b\u009b31mc\x9bd\x7f\x00e\u202ef\u2066g\u200bh\ufeff\ue000\u2028\U000e0041\r\n\ti"
 
-func TestLine_HasNothingThatATerminalObeys(t *testing.T) {
+func TestLine_HasNothingThatATerminalInterprets(t *testing.T) {
 	t.Parallel()
 	got := printable.Line(hostile)
 	for _, r := range got {

@@ -54,7 +54,7 @@ func (c *child) wantsTerminal(os.Signal) bool { return false }
 
 func (c *child) giveTerminal() {}
 
-func (c *child) giveTerminalBack() {}
+func (c *child) restoreTerminal() {}
 
 func (c *child) takeTerminal() {}
 

@@ -134,9 +134,9 @@ func (c *child) giveTerminal() {
 	c.terminal.give(c.pid)
 }
 
-// giveTerminalBack gives the terminal to the command again after a stop, if the shell has put
+// restoreTerminal gives the terminal to the command again after a stop, if the shell has put
 // this process into the foreground.
-func (c *child) giveTerminalBack() {
+func (c *child) restoreTerminal() {
 	if c.lent && c.terminal.isOurs() {
 		c.terminal.give(c.pid)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
 
-// checkNumbers fails, before the semaphore is created or waited for, if its permits have no
-// numbers, or numbers for which there are no devices. It ignores a store that does not reply:
-// the acquire that follows reports that.
+// checkNumbers fails if the permits of the semaphore have no numbers, or if some numbers have no
+// device. It is called before the acquire, which would create the semaphore and wait. It ignores
+// a store that does not reply: the acquire reports that.
 func (w *wrapper) checkNumbers(ctx context.Context, s scope.Scope) error {
 	if !w.Want.Numbered {
 		return nil

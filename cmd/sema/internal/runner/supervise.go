@@ -125,7 +125,7 @@ func (w *wrapper) stopped(c *child, hold scope.Hold, by os.Signal) {
 	c.takeTerminal()
 	c.stopSelf()
 	if hold.Err() == nil { // checked by the clock
-		c.giveTerminalBack()
+		c.restoreTerminal()
 		c.resume()
 	}
 }

@@ -112,7 +112,7 @@ func TestAcquire_PrintsNothingAfterAShortWait(t *testing.T) {
 }
 
 // TestAcquire_GivesUpAnUnavailableStore checks that a wait ends if the store stays unavailable, but
-// not if the store comes back.
+// not if the store is available again.
 func TestAcquire_GivesUpAnUnavailableStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (s *fleetSemaphore) Standing(ctx context.Context) (Standing, error) {
 //
 // Another holder is admitted a third of the stored TTL after a loss, at the earliest. When the
 // permit is granted, Left is at most two thirds of the TTL, so half of Left is at most that
-// third. A quarter of it is kept in reserve for busy machines.
+// third. The command gets three quarters of this half; the rest is a reserve for busy machines.
 type fleetHold struct {
 	permit sema.Permit
 	lease  fleet.Lease
@@ -131,7 +131,7 @@ func number(s fleet.LeaseID) string { return strconv.FormatUint(uint64(s), 10) }
 // Attach implements [Hold]. The command is killed with this process, which renews the lease, if
 // the system supports that.
 func (h *fleetHold) Attach(cmd *exec.Cmd) error {
-	dieWithParent(cmd)
+	killWithParent(cmd)
 	return nil
 }
 

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// dieWithParent sets Pdeathsig: the kernel kills the command when the thread that started it
+// killWithParent sets Pdeathsig: the kernel kills the command when the thread that started it
 // ends. Processes that the command has started are not killed with it.
-func dieWithParent(cmd *exec.Cmd) {
+func killWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

@@ -78,7 +78,8 @@ type Hold interface {
 	// Attach prepares the command, which is not started yet, for the case that this process
 	// is killed.
 	Attach(cmd *exec.Cmd) error
-	// Lost is closed when another holder may get the permit; nil if that cannot happen.
+	// Lost returns a channel that is closed when another holder may get the permit, or nil if
+	// that cannot happen.
 	Lost() <-chan struct{}
 	// Err returns nil while the permit is held. It compares the clock with the end of the lease.
 	Err() error

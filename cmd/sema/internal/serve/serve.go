@@ -48,17 +48,17 @@ Redis, PostgreSQL or etcd (--store), several servers form one service.`,
 	config := defaults()
 	var file string
 	f := c.Flags()
-	f.StringVar(&file, "config", "", "YAML file with tokens, semaphores and all settings below")
-	f.StringVar(&config.Listen, "listen", config.Listen, "host:port to listen on")
-	f.StringVar(&config.Store, "store", config.Store, "URL of the store")
+	f.StringVar(&file, "config", "", "YAML `FILE` with tokens, semaphores and all settings below")
+	f.StringVar(&config.Listen, "listen", config.Listen, "`ADDRESS` (host:port) to listen on")
+	f.StringVar(&config.Store, "store", config.Store, "`URL` of the store")
 	f.BoolVar(&config.Insecure, "insecure", false, "allow clients on other machines without tokens or certificates")
-	f.StringVar(&config.TLS.Cert, "tls-cert", "", "certificate, in PEM")
-	f.StringVar(&config.TLS.Key, "tls-key", "", "key of the certificate, in PEM")
-	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "require client certificates of this authority")
-	f.StringVar(&config.Log.Format, "log-format", config.Log.Format, "text or json")
-	f.StringVar(&config.Log.Level, "log-level", config.Log.Level, "debug, info, warn or error")
-	f.DurationVar(&config.Grace, "grace", config.Grace, "how long requests may take to finish after a signal to stop")
-	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "how long /readyz fails before requests are rejected")
+	f.StringVar(&config.TLS.Cert, "tls-cert", "", "`FILE` with the certificate, in PEM")
+	f.StringVar(&config.TLS.Key, "tls-key", "", "`FILE` with the key of the certificate, in PEM")
+	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "require client certificates of the authority in `FILE`")
+	f.StringVar(&config.Log.Format, "log-format", config.Log.Format, "`FORMAT` of the log: text or json")
+	f.StringVar(&config.Log.Level, "log-level", config.Log.Level, "lowest `LEVEL` that is logged: debug, info, warn or error")
+	f.DurationVar(&config.Grace, "grace", config.Grace, "after a signal to stop, give requests `DURATION` to finish")
+	f.DurationVar(&config.ReadyDelay, "ready-delay", 0, "after a signal to stop, let /readyz fail for `DURATION` before requests are rejected")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		given := settled(c.Flags())
 		if err := config.merge(c.Flags(), given, &file); err != nil {
@@ -108,8 +108,8 @@ func (c *Config) merge(flags *pflag.FlagSet, given map[string]string, file *stri
 }
 
 // ballast is the size of a heap block that is never written to: it uses address space, not
-// memory. It makes the garbage collector run less often: the live heap of a server is small, so
-// the collector would run every few megabytes, which takes a twentieth of the time under load.
+// memory. It makes the garbage collector run less often. Without it the live heap is so small
+// that the collector runs every few megabytes, which takes a twentieth of the time under load.
 const ballast = 12 << 20
 
 // run serves until a signal to stop.

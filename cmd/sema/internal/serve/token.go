@@ -44,7 +44,7 @@ SEMA_TOKEN (Sema's library and command line) or Authorization: Bearer (HTTP).`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&t.Name, "name", "someone", "`NAME` of the user, for the log")
+	f.StringVar(&t.Name, "name", "client", "`NAME` of the client, for the log")
 	f.StringVar(&t.Prefix, "prefix", "", "allow only semaphores whose names begin with `PREFIX`")
 	f.StringSliceVar(&verbs, "verbs", verbs, "what it allows: `LIST` of read, acquire, admin")
 	f.StringVarP(&output, "output", "o", "yaml", "`FORMAT`: yaml (an entry to append), or json (with the token in it)")

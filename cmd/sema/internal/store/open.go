@@ -33,6 +33,9 @@ func (u URL) Open(ctx context.Context, access Access) (fleet.Store, error) {
 	if u.IsHost() {
 		return nil, exit.Misuse("semaphores of this machine are held by processes, not leased by a store").With("name a store with --store or SEMA_STORE")
 	}
+	if _, known := ports[u.Scheme()]; !known && !u.IsEmbedded() {
+		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("no store for %q URLs", u.Scheme()), Advice: wanted}
+	}
 	opened, err := u.open(ctx, access)
 	if err != nil && !errors.Is(err, sema.ErrInvalid) {
 		return nil, Unreached(err)

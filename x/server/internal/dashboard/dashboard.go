@@ -60,7 +60,7 @@ type Service interface {
 	// Explain converts an error for viewers, and logs it if necessary.
 	Explain(r *http.Request, err error) Problem
 
-	// Unavailable is called when the store stops responding.
+	// Unavailable logs that the store has stopped responding.
 	Unavailable(err error)
 }
 

@@ -300,8 +300,8 @@ func TestReader_TakesTurns(t *testing.T) {
 	})
 }
 
-// TestReader_SparesASlowStore checks that a slow store is read less often.
-func TestReader_SparesASlowStore(t *testing.T) {
+// TestReader_ReadsASlowStoreLessOften checks that a slow store is read less often.
+func TestReader_ReadsASlowStoreLessOften(t *testing.T) {
 	e := newStore("a")
 	e.takes = 3 * time.Second
 	watched(t, e, func(t *testing.T, w *feeds) {

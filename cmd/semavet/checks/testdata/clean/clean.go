@@ -417,7 +417,7 @@ func contextLeaves(ctx context.Context, s *sema.Semaphore) (context.Context, con
 	return p.Context(ctx)
 }
 
-func helperOfTests(t testing.TB, s *sema.Semaphore) sema.Permit { // want helperOfTests:"hands over a permit"
+func helperOfTests(t testing.TB, s *sema.Semaphore) sema.Permit { // want helperOfTests:"hands over what it acquired"
 	p, err := s.Acquire(t.Context(), 1)
 	if err != nil {
 		t.Error(err)

@@ -6,7 +6,10 @@ import (
 	"errors"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/group"
 	"github.com/sema-go/sema/host"
+	"github.com/sema-go/sema/sematest"
+	"github.com/sema-go/sema/wfq"
 )
 
 func statement(ctx context.Context, s *sema.Semaphore) {
@@ -23,12 +26,17 @@ func blanks(ctx context.Context, s *sema.Semaphore) {
 	var _, _ = s.Acquire(ctx, 1) // want `the permit of s.Acquire is dropped`
 }
 
-func everyScope(ctx context.Context, g sema.Gate, h *host.Semaphore, st *sema.Striped, own limiter) {
-	g.Acquire(ctx, 1)  // want `the permit of g.Acquire is dropped`
-	h.Acquire(ctx, 1)  // want `the permit of h.Acquire is dropped`
-	st.Acquire(ctx, 1) // want `the permit of st.Acquire is dropped`
-	own.enter(ctx)     // want `the permit of own.enter is dropped`
-	own.maybe()        // want `the permit of own.maybe is dropped`
+func everyScope(ctx context.Context, g sema.Gate, h *host.Semaphore, st *sema.Striped, q *wfq.Queue, k *group.Keyed, own limiter) {
+	g.Acquire(ctx, 1)                   // want `the permit of g.Acquire is dropped`
+	h.Acquire(ctx, 1)                   // want `the permit of h.Acquire is dropped`
+	st.Acquire(ctx, 1)                  // want `the permit of st.Acquire is dropped`
+	q.Acquire(ctx, 1)                   // want `the permit of q.Acquire is dropped`
+	q.Class("paid").TryAcquire(ctx, 1)  // want `the permit of q.Class\("paid"\).TryAcquire is dropped`
+	wfq.Over(g, 1).Acquire(ctx, 1)      // want `the permit of wfq.Over\(g, 1\).Acquire is dropped`
+	sematest.Wrap(g, 1).Acquire(ctx, 1) // want `the permit of sematest.Wrap\(g, 1\).Acquire is dropped`
+	k.Of("key").Acquire(ctx, 1)         // want `the permit of k.Of\("key"\).Acquire is dropped`
+	own.enter(ctx)                      // want `the permit of own.enter is dropped`
+	own.maybe()                         // want `the permit of own.maybe is dropped`
 }
 
 type limiter struct{ sema.Gate }

@@ -88,10 +88,16 @@ func counters(ctx context.Context, c *sema.Counter) {
 	c.Wait(ctx, 1)                  // want `the error of c.Wait is ignored: if it is not nil, the wait ended without a signal; return before the work`
 	_ = c.Wait(ctx, 1)              // want `the error of c.Wait is ignored`
 	go c.Wait(ctx, 1)               // want `the error of c.Wait is ignored`
-	defer (c.Wait(ctx, 1))          // want `the error of c.Wait is ignored`
+	defer c.Wait(ctx, 1)            // want `the error of c.Wait is ignored`
 	c.WaitUpTo(ctx, 1, 3)           // want `the error of c.WaitUpTo is ignored`
 	_, _ = c.WaitUpTo(ctx, 1, 3)    // want `the error of c.WaitUpTo is ignored`
 	c.Wait(context.Background(), 1) // want `the error of c.Wait is ignored`
+}
+
+type watcher struct{ changed *sema.Counter }
+
+func (w *watcher) field(ctx context.Context) {
+	w.changed.Wait(ctx, 1) // want `the error of w.changed.Wait is ignored: if it is not nil, the wait ended`
 }
 
 func overwritten(ctx context.Context, s *sema.Semaphore, c *sema.Counter) error {
@@ -106,12 +112,12 @@ func overwritten(ctx context.Context, s *sema.Semaphore, c *sema.Counter) error 
 }
 
 func functions(ctx context.Context, s *sema.Semaphore, g *group.Group) {
-	sema.Do(ctx, s, 1, work)       // want `the error of sema.Do is ignored: if there is no permit, the function is not called`
-	go sema.Do(ctx, s, 1, work)    // want `the error of sema.Do is ignored`
-	g.GoWithin(ctx, 1, work)       // want `the error of g.GoWithin is ignored`
-	s.Acquire(ctx, 1)              // Dropped reports it
-	_, err := s.Acquire(ctx, 1)    // and this
-	_, _ = s.Acquire(ctx, 1)       // and this
+	sema.Do(ctx, s, 1, work)    // want `the error of sema.Do is ignored: if there is no permit, the function is not called`
+	go sema.Do(ctx, s, 1, work) // want `the error of sema.Do is ignored`
+	g.GoWithin(ctx, 1, work)    // want `the error of g.GoWithin is ignored`
+	s.Acquire(ctx, 1)           // Dropped reports it
+	_, err := s.Acquire(ctx, 1) // and this
+	_, _ = s.Acquire(ctx, 1)    // and this
 	//semavet:ignore it is a hint
 	sema.Do(ctx, s, 1, work)
 	println(err)

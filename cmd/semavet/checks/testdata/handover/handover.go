@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/cmd/semavet/dropped/testdata/handover/lib"
+	"github.com/sema-go/sema/cmd/semavet/checks/testdata/handover/lib"
 )
 
 func dropped(ctx context.Context, s sema.Gate) int64 {

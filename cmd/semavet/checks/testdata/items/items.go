@@ -15,8 +15,42 @@ func statement(ctx context.Context, p *pool.Pool[*conn]) {
 	p.Get(ctx) // want `the item of p.Get is dropped: it never returns to the pool; store it and defer its Release`
 }
 
+func everyGet(ctx context.Context, p *pool.Pool[*conn]) error {
+	p.TryGet(ctx)                // want `the item of p.TryGet is dropped`
+	_, _ = p.GetVia(ctx, nil, 1) // want `the item of p.GetVia is dropped`
+	_, err := p.Get(ctx)         // want `the item of p.Get is dropped`
+	item, err := p.Get(ctx)      // want `item is not released on a path to the return in line 24`
+	println(item.Value(), item.Permit().Weight(), item.Held())
+	return err
+}
+
+func mustGet[T any](ctx context.Context, p *pool.Pool[T]) pool.Item[T] { // want mustGet:"hands over what it acquired"
+	item, err := p.Get(ctx)
+	if err != nil {
+		panic(err)
+	}
+	return item
+}
+
+func dropsMust(ctx context.Context, p *pool.Pool[*conn]) error {
+	return mustGet(ctx, p).Value().query(ctx) // want `the item of mustGet is dropped`
+}
+
+func keepsOrDrops(ctx context.Context, p *pool.Pool[*conn], keep bool) (*conn, error) {
+	item, err := p.Get(ctx) // want `item is not released on a path to the return in line 49; defer item.Release\(\) after checking err`
+	if err != nil {
+		return nil, err
+	}
+	if keep {
+		c, permit := item.Keep()
+		defer permit.Release()
+		return c, nil
+	}
+	return nil, nil
+}
+
 func onAPath(ctx context.Context, p *pool.Pool[*conn]) error {
-	item, err := p.Get(ctx) // want `item is not released on a path to the return in line 24; defer item.Release\(\) after checking err`
+	item, err := p.Get(ctx) // want `item is not released on a path to the return in line 58; defer item.Release\(\) after checking err`
 	if err != nil {
 		return err
 	}

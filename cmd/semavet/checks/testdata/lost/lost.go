@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/semavet/checks/testdata/correct/shared"
 )
 
 var memory = sema.NewWeighted(10)
@@ -21,3 +22,5 @@ func start() bool { return once.TryAcquire(1) }
 var Budget = sema.NewWeighted(1)
 
 func spend(ctx context.Context) error { return Budget.Acquire(ctx, 1) }
+
+func spendShared(ctx context.Context) error { return shared.Sem.Acquire(ctx, 1) }

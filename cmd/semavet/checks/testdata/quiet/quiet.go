@@ -45,7 +45,7 @@ func byWeight(ctx context.Context, s *sema.Semaphore) {
 	p.Release()
 }
 
-func passedOn(ctx context.Context, s *sema.Semaphore) sema.Permit {
+func passedOn(ctx context.Context, s *sema.Semaphore) sema.Permit { // want passedOn:"hands over what it acquired"
 	p, _ := s.TryAcquire(ctx, 1)
 	return p
 }

@@ -98,7 +98,50 @@ func (s *server) quiet(w http.ResponseWriter, r *http.Request) {
 	}()
 }
 
-// ends has no recover: a panic ends the process.
+func (s *server) calls(w http.ResponseWriter, r *http.Request) {
+	if err := s.query(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+	go s.later(context.Background())
+}
+
+// query runs in a handler.
+func (s *server) query(ctx context.Context) error {
+	permit, err := s.db.Acquire(ctx, 1)
+	if err != nil {
+		return err
+	}
+	work(ctx)
+	permit.Release() // want `permit.Release is not deferred: a panic in work in line 114 would skip it, and net/http recovers`
+	return s.again(ctx)
+}
+
+func (s *server) again(ctx context.Context) (err error) {
+	defer func() { recover() }()
+	return s.inner(ctx)
+}
+
+func (s *server) inner(ctx context.Context) error {
+	item, err := s.conns.Get(ctx)
+	if err != nil {
+		return err
+	}
+	work(ctx)
+	item.Discard() // want `item.Discard is not deferred: a panic in work in line 129 would skip it, and its caller again recovers`
+	return nil
+}
+
+// later runs in a goroutine of its own, where a panic ends the process.
+func (s *server) later(ctx context.Context) {
+	permit, err := s.db.Acquire(ctx, 1)
+	if err != nil {
+		return
+	}
+	work(ctx)
+	permit.Release()
+}
+
+// ends calls no recover: a panic ends the process.
 func (s *server) ends(ctx context.Context) error {
 	permit, err := s.db.Acquire(ctx, 1)
 	if err != nil {

@@ -7,6 +7,7 @@ func ignored(w *sema.Weighted, s *sema.Spin) {
 	w.TryAcquire(1)     // want `the result of w.TryAcquire is ignored: if it is false, nothing was acquired, and a Release would release what others hold; use it as a condition`
 	_ = w.TryAcquire(1) // want `the result of w.TryAcquire is ignored`
 	go s.TryAcquire()   // want `the result of s.TryAcquire is ignored`
+	w.TryAcquire(-1)    // panics
 	if w.TryAcquire(1) {
 		w.Release(1)
 	}

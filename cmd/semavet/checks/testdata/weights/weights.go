@@ -47,7 +47,7 @@ func (c *cache) twice(ctx context.Context, n int64) error {
 }
 
 func (c *cache) forgotten(ctx context.Context) error {
-	if err := c.memory.Acquire(ctx, 2); err != nil { // want `what c.memory.Acquire\(ctx, 2\) acquires is not released on a path to the return in line 53; defer its Release after checking the error`
+	if err := c.memory.Acquire(ctx, 2); err != nil { // want `what c.memory.Acquire\(ctx, 2\) acquires is not released on a path to the return in line 54; defer its Release after checking the error`
 		return err
 	}
 	if err := work(ctx); err != nil {
@@ -204,6 +204,26 @@ func (c *cache) otherWeights(ctx context.Context, n, m int64) error {
 	n = m
 	c.theirs.Release(n)
 	return nil
+}
+
+// earlier releases in a defer that precedes the acquire, unless it did so before.
+func (c *cache) earlier(ctx context.Context) error {
+	held := false
+	defer func() {
+		if held {
+			c.memory.Release(1)
+		}
+	}()
+	if err := c.memory.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	held = true
+	if ctx.Err() != nil {
+		c.memory.Release(1)
+		held = false
+		return nil
+	}
+	return work(ctx)
 }
 
 func work(context.Context) error { return nil }

@@ -94,7 +94,7 @@ func acquireAll(sem *semaphore.Weighted, n int) int {
 	return acquired
 }
 
-// throttle is a worker that releases what its caller acquired.
+// throttle acquires from all semaphores, or from none.
 func throttle(ctx context.Context, sems []*semaphore.Weighted, n int64) error {
 	for i, sem := range sems {
 		if err := sem.Acquire(ctx, n); err != nil {

@@ -2,7 +2,7 @@
 // have changed, and the script updates them in place, so that focus and selection stay.
 "use strict";
 (() => {
-  const timeout = 5000; // milliseconds without an event after which the stream is reopened
+  const timeout = 5000; // milliseconds without an event after which the stream is opened again
   const fresh = 3000; // milliseconds for which a page counts as current
   let stream = null, address = "", current = false, opened = 0, retry = 0, wait = 1000;
   let received = Date.now(); // when the last event arrived

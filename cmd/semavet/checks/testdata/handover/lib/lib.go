@@ -8,7 +8,7 @@ import (
 )
 
 // Must returns a permit that it acquired.
-func Must(ctx context.Context, s sema.Gate) sema.Permit { // want Must:"hands over a permit"
+func Must(ctx context.Context, s sema.Gate) sema.Permit { // want Must:"hands over what it acquired"
 	p, err := s.Acquire(ctx, 1)
 	if err != nil {
 		panic(err)
@@ -17,7 +17,7 @@ func Must(ctx context.Context, s sema.Gate) sema.Permit { // want Must:"hands ov
 }
 
 // Maybe returns the permit of Must, or an inert one.
-func Maybe(ctx context.Context, s sema.Gate) sema.Permit { // want Maybe:"hands over a permit"
+func Maybe(ctx context.Context, s sema.Gate) sema.Permit { // want Maybe:"hands over what it acquired"
 	if ctx.Err() != nil {
 		return sema.Permit{}
 	}
