@@ -10,7 +10,8 @@ import (
 
 // Of returns a function that returns the statistics of a gate: the sema.Stats, and the
 // result of its method Stats as it is. It returns nil if the gate has no such method. The
-// method is found by reflection, once.
+// packages of some gates import those that call Of, and not the other way around, so the
+// embedded sema.Stats is found by reflection, once.
 func Of(gate any) func() (sema.Stats, any) {
 	if g, ok := gate.(interface{ Stats() sema.Stats }); ok {
 		return func() (sema.Stats, any) {
