@@ -21,8 +21,8 @@ type Limit interface {
 type Window struct {
 	Limit    int64         // in force
 	InFlight int64         // the most permits in use that were seen
-	Calls    int64         // requests with the outcome OK
-	Dropped  int64         // requests with the outcome Dropped
+	Calls    int64         // requests with the result OK
+	Dropped  int64         // requests with the result Dropped
 	Min      time.Duration // the shortest duration of the Calls
 	Mean     time.Duration // their mean duration
 }
@@ -132,10 +132,10 @@ func (a *Adapter) Limit() int64 {
 }
 
 // Sample reports the result of a request and how long it took.
-func (a *Adapter) Sample(o Outcome, took time.Duration) { a.sample(o, took, sinceEpoch()) }
+func (a *Adapter) Sample(o Result, took time.Duration) { a.sample(o, took, sinceEpoch()) }
 
 // sample adds a result to the window, and computes the limit if the window is complete.
-func (a *Adapter) sample(o Outcome, took, now time.Duration) {
+func (a *Adapter) sample(o Result, took, now time.Duration) {
 	if a == nil || o != OK && o != Dropped {
 		return
 	}
@@ -157,7 +157,7 @@ func (a *Adapter) sample(o Outcome, took, now time.Duration) {
 }
 
 // addLocked adds a result, and returns the window if it is complete.
-func (a *Adapter) addLocked(o Outcome, took, now time.Duration) (Window, bool) {
+func (a *Adapter) addLocked(o Result, took, now time.Duration) (Window, bool) {
 	if a.w.Calls+a.w.Dropped == 0 {
 		a.begin, a.look, a.sum = now, now, 0
 		a.w = Window{Min: took}

@@ -29,7 +29,7 @@ import (
 //	drain=on|off                       rejects all new requests, without waiting
 //	breaker=open|closed                trips or resets the breaker
 //
-// The handler checks nobody's identity: mount it behind your own authentication. It rejects
+// The handler has no login: mount it behind your own authentication. It rejects
 // requests of pages of other sites.
 func (c *Controller) Admin() http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.serveAdmin))

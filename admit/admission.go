@@ -44,7 +44,7 @@ func (a *attempt) admitted(degraded bool) Admission {
 }
 
 // Done ends the request. Only the first call has an effect. Any goroutine may call it.
-func (a Admission) Done(o Outcome) {
+func (a Admission) Done(o Result) {
 	t := a.ticket
 	if t == nil {
 		return
@@ -63,7 +63,7 @@ func (a Admission) Done(o Outcome) {
 }
 
 // done counts the result of a request, and returns its permits.
-func (c *Controller) done(start time.Duration, held taken, o Outcome) {
+func (c *Controller) done(start time.Duration, held taken, o Result) {
 	if c.timed && o != Ignored {
 		now := sinceEpoch()
 		held.probe.report(o, now-start, now)
@@ -119,10 +119,10 @@ func (a Admission) view(fn func(*ticket)) {
 	}
 }
 
-// OutcomeOf returns the outcome of a call that returned err: OK for nil, Ignored for a
+// ResultOf returns the result of a call that returned err: OK for nil, Ignored for a
 // cancelled context, Dropped for a timeout and for what wraps ErrFull or ErrUnavailable,
 // and Failed for all others.
-func OutcomeOf(err error) Outcome {
+func ResultOf(err error) Result {
 	switch {
 	case err == nil:
 		return OK

@@ -71,7 +71,7 @@ func TestAdmission_NothingIsLostUnderStress(t *testing.T) {
 				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 				}
 				inFlight.Add(-1)
-				o := admit.Outcome(random.IntN(4))
+				o := admit.Result(random.IntN(4))
 				go a.Done(o)
 				a.Done(o)
 			}
@@ -125,9 +125,9 @@ func TestRejection_AllocatesNothing(t *testing.T) {
 
 var admitted = admit.New(admit.Config{Queue: wfq.New(10), MaxWait: time.Second, Rate: rate.New(1<<40, time.Second), Breaker: admit.NewBreaker(admit.BreakerConfig{}), Limit: &admit.AIMD{}})
 
-func TestOutcomeOf(t *testing.T) {
+func TestResultOf_Errors(t *testing.T) {
 	t.Parallel()
-	if admit.OutcomeOf(errors.New("x")) != admit.Failed || admit.OutcomeOf(nil) != admit.OK || admit.OutcomeOf(t.Context().Err()) != admit.OK {
-		t.Error("wrong outcomes")
+	if admit.ResultOf(errors.New("x")) != admit.Failed || admit.ResultOf(nil) != admit.OK || admit.ResultOf(t.Context().Err()) != admit.OK {
+		t.Error("wrong results")
 	}
 }

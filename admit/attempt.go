@@ -174,7 +174,7 @@ func (a *attempt) acquire() (sema.Permit, error) {
 func (a *attempt) expectedWait() time.Duration { return a.k.queue.ExpectedWait(a.request.Weight) }
 
 // failed translates the error of a gate. why is the reason if the gate was full, and after
-// is when to retry then.
+// the time to wait before a retry then.
 func (a *attempt) failed(err error, why Reason, after time.Duration) rejected {
 	switch {
 	case a.ctx.Err() != nil:

@@ -157,14 +157,14 @@ func (b *Breaker) allowLocked(now time.Duration) (Attempt, time.Duration) {
 }
 
 // Done reports the result of a call and how long it took. Report each result once.
-func (a Attempt) Done(o Outcome, took time.Duration) {
+func (a Attempt) Done(o Result, took time.Duration) {
 	if a.breaker != nil && (o != Ignored || a.episode != 0) {
 		a.report(o, took, sinceEpoch())
 	}
 }
 
 // report counts a result.
-func (a Attempt) report(o Outcome, took, now time.Duration) {
+func (a Attempt) report(o Result, took, now time.Duration) {
 	b := a.breaker
 	if b == nil {
 		return
@@ -186,7 +186,7 @@ func (a Attempt) report(o Outcome, took, now time.Duration) {
 }
 
 // judgeLocked changes the state if a result requires that.
-func (b *Breaker) judgeLocked(a Attempt, o Outcome, bad bool, now time.Duration) {
+func (b *Breaker) judgeLocked(a Attempt, o Result, bad bool, now time.Duration) {
 	switch State(b.state.Load()) {
 	case Closed:
 		if bad && b.overLocked(now) {
@@ -251,7 +251,7 @@ func (b *Breaker) State() State {
 	return HalfOpen
 }
 
-// Trip opens the breaker, for an operator who knows that the dependency is away.
+// Trip opens the breaker, for an operator of a dependency that is away.
 func (b *Breaker) Trip() {
 	b.mu.Lock()
 	was := State(b.state.Load())

@@ -11,7 +11,7 @@ import (
 )
 
 // call reports one result to a breaker, and ends the test if it rejects the call.
-func call(t *testing.T, b *admit.Breaker, o admit.Outcome, took time.Duration) {
+func call(t *testing.T, b *admit.Breaker, o admit.Result, took time.Duration) {
 	t.Helper()
 	a, err := b.Allow()
 	if err != nil {
@@ -33,7 +33,7 @@ func TestBreaker_OpensAndCloses(t *testing.T) {
 		var changes []admit.State
 		b := admit.NewBreaker(admit.BreakerConfig{MinCalls: 10, OpenFor: time.Second, Probes: 2, OnChange: func(_, to admit.State) { changes = append(changes, to) }})
 		for i := range 9 {
-			call(t, b, admit.Outcome(i%2), 0) // 4 of 9 fail
+			call(t, b, admit.Result(i%2), 0) // 4 of 9 fail
 		}
 		wantState(t, b, admit.Closed)
 		call(t, b, admit.Failed, 0)
@@ -162,9 +162,9 @@ func TestBreaker_FailedProbesOpenForLonger(t *testing.T) {
 		b := admit.NewBreaker(admit.BreakerConfig{OpenFor: time.Second, MaxOpenFor: 3 * time.Second, Probes: 1})
 		b.Trip()
 		for _, open := range []time.Duration{1, 2, 3, 3} {
-			time.Sleep(open*time.Second - 1)
+			time.Sleep(open*time.Second - time.Nanosecond)
 			wantState(t, b, admit.Open)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			call(t, b, admit.Failed, 0)
 		}
 	})

@@ -43,9 +43,9 @@ type Config struct {
 	// Degrade decides whether a request that would wait or be rejected gets a cheap
 	// response instead. It must be quick. Default: none does.
 	Degrade func(Load) bool
-	// Outcome is the result of a function that [Controller.Do] has run, given its error.
-	// Default: OutcomeOf.
-	Outcome func(error) Outcome
+	// Result is the result of a function that [Controller.Do] has run, given its error.
+	// Default: ResultOf.
+	Result func(error) Result
 	// Logger receives rejections, at most one line in ten seconds for each reason, and
 	// changes of switches, breaker and limit. Default: slog.Default().
 	Logger *slog.Logger
@@ -87,8 +87,8 @@ func New(config Config) *Controller {
 	if config.Queue == nil {
 		config.Queue = wfq.New(math.MaxInt64, sema.Name(config.Name))
 	}
-	if config.Outcome == nil {
-		config.Outcome = OutcomeOf
+	if config.Result == nil {
+		config.Result = ResultOf
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -134,7 +134,7 @@ func (c *Controller) TryAdmit(ctx context.Context, r Request) (Admission, error)
 	return c.admit(ctx, r, false)
 }
 
-// Do runs fn as an admitted request, and reports its outcome. The context of fn carries the
+// Do runs fn as an admitted request, and reports its result. The context of fn carries the
 // permit, see [Admission.Context]. If fn panics, the request has failed.
 func (c *Controller) Do(ctx context.Context, r Request, fn func(context.Context) error) error {
 	a, err := c.Admit(ctx, r)
@@ -145,7 +145,7 @@ func (c *Controller) Do(ctx context.Context, r Request, fn func(context.Context)
 	held, cancel := a.Context(ctx)
 	defer cancel()
 	err = fn(held)
-	a.Done(c.config.Outcome(err))
+	a.Done(c.config.Result(err))
 	return err
 }
 

@@ -337,7 +337,8 @@ func TestController_RejectsInvalidRequests(t *testing.T) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	if _, err := c.Admit(nil, admit.Request{}); !errors.Is(err, sema.ErrInvalid) { //nolint:staticcheck // the nil context is the subject
+	var noContext context.Context
+	if _, err := c.Admit(noContext, admit.Request{}); !errors.Is(err, sema.ErrInvalid) {
 		t.Errorf("nil context: %v", err)
 	}
 }
@@ -372,7 +373,7 @@ func TestController_ReportsRejections(t *testing.T) {
 	}
 }
 
-func TestController_DoReportsOutcomes(t *testing.T) {
+func TestController_DoReportsResults(t *testing.T) {
 	t.Parallel()
 	b := admit.NewBreaker(admit.BreakerConfig{MinCalls: 2, FailureRatio: 1})
 	c := admit.New(admit.Config{Breaker: b, Logger: quiet})

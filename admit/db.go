@@ -90,7 +90,7 @@ func (p permits) release() {
 	p.heavy.Release()
 }
 
-// ExecContext is that of [sql.DB], with a permit held.
+// ExecContext executes a statement as [sql.DB.ExecContext] does, under a permit.
 func (s Statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	p, err := s.acquire(ctx)
 	if err != nil {
@@ -100,7 +100,8 @@ func (s Statements) ExecContext(ctx context.Context, query string, args ...any) 
 	return s.d.db.ExecContext(ctx, query, args...)
 }
 
-// QueryContext is that of [sql.DB], with a permit held until the rows are closed.
+// QueryContext runs a query as [sql.DB.QueryContext] does, under a permit that is held until
+// the rows are closed.
 func (s Statements) QueryContext(ctx context.Context, query string, args ...any) (*Rows, error) {
 	p, err := s.acquire(ctx)
 	if err != nil {
@@ -120,16 +121,19 @@ func (s Statements) QueryContext(ctx context.Context, query string, args ...any)
 	return newRows(rows, p), nil
 }
 
-// QueryRowContext is that of [sql.DB], with a permit held until Scan.
+// QueryRowContext runs a query as [sql.DB.QueryRowContext] does, under a permit that is held
+// until Scan.
 func (s Statements) QueryRowContext(ctx context.Context, query string, args ...any) *Row {
 	rows, err := s.QueryContext(ctx, query, args...)
 	return &Row{rows, err}
 }
 
-// PingContext is that of [sql.DB], without a permit: it checks the database, not the gate.
+// PingContext calls [sql.DB.PingContext] without a permit: it checks the database, not the
+// gate.
 func (s Statements) PingContext(ctx context.Context) error { return s.d.db.PingContext(ctx) }
 
-// BeginTx is that of [sql.DB], with a permit held until the transaction ends.
+// BeginTx begins a transaction as [sql.DB.BeginTx] does, under a permit that is held until
+// the transaction ends.
 func (s Statements) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) {
 	p, err := s.acquire(ctx)
 	if err != nil {
@@ -161,10 +165,10 @@ func newRows(rows *sql.Rows, p permits) *Rows {
 	return r
 }
 
-// Next is that of [sql.Rows].
+// Next advances to the next row, as [sql.Rows.Next] does.
 func (r *Rows) Next() bool { return r.Rows.Next() || r.ended() }
 
-// NextResultSet is that of [sql.Rows].
+// NextResultSet advances to the next result set, as [sql.Rows.NextResultSet] does.
 func (r *Rows) NextResultSet() bool { return r.Rows.NextResultSet() || r.ended() }
 
 // ended returns the permit if the rows have closed themselves, because they were read to
@@ -223,13 +227,13 @@ type Tx struct {
 	stop    func() bool
 }
 
-// Commit is that of [sql.Tx].
+// Commit commits the transaction and returns the permit.
 func (t *Tx) Commit() error {
 	defer t.end()
 	return t.Tx.Commit()
 }
 
-// Rollback is that of [sql.Tx].
+// Rollback aborts the transaction and returns the permit.
 func (t *Tx) Rollback() error {
 	defer t.end()
 	return t.Tx.Rollback()

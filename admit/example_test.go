@@ -69,7 +69,7 @@ func ExampleAdapt() {
 	call := func() error { return nil } // to the dependency
 	start := time.Now()
 	err := call()
-	limit.Sample(admit.OutcomeOf(err), time.Since(start))
+	limit.Sample(admit.ResultOf(err), time.Since(start))
 	fmt.Println(limit.Limit())
 	// Output: 20
 }
@@ -87,7 +87,7 @@ func ExampleController_llm() {
 		fmt.Println(err)
 		return
 	}
-	a.Settle(700) // what the response says
+	a.Settle(700) // what the response has used
 	a.Done(admit.OK)
 	fmt.Println(c.Stats().InUse)
 	// Output: 0

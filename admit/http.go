@@ -78,7 +78,7 @@ func (h HTTP) Handler(next http.Handler) http.Handler {
 			r.Body = &slowBody{r.Body, seen}
 		}
 		next.ServeHTTP(seen.writer(), r)
-		a.Done(seen.outcome(r.Context()))
+		a.Done(seen.result(r.Context()))
 	})
 }
 
@@ -91,8 +91,8 @@ func FromContext(ctx context.Context) Admission {
 	return a
 }
 
-// outcomeOfStatus returns the outcome of a response.
-func outcomeOfStatus(status int) Outcome {
+// resultOfStatus returns the result of a response.
+func resultOfStatus(status int) Result {
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
 		return Dropped
@@ -116,13 +116,13 @@ func (w *response) slow(limit time.Duration) {
 	w.control, w.limit = http.NewResponseController(w.ResponseWriter), limit
 }
 
-// outcome returns the outcome of a request that was served. A client that went away or is
+// result returns the result of a request that was served. A client that went away or is
 // too slow is no failure of the service.
-func (w *response) outcome(ctx context.Context) Outcome {
+func (w *response) result(ctx context.Context) Result {
 	if w.broken || errors.Is(ctx.Err(), context.Canceled) {
 		return Ignored
 	}
-	return outcomeOfStatus(w.status)
+	return resultOfStatus(w.status)
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -166,7 +166,7 @@ func (w *response) Flush() {
 	}
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap returns the writer of the server, for [http.ResponseController].
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // expectWrite sets the deadline of a write. A connection without deadlines is served

@@ -219,7 +219,7 @@ func TestHandler_SlowClientReturnsItsPermit(t *testing.T) {
 	}
 }
 
-func TestHandler_OutcomesOfResponses(t *testing.T) {
+func TestHandler_ResultsOfResponses(t *testing.T) {
 	t.Parallel()
 	b := admit.NewBreaker(admit.BreakerConfig{MinCalls: 3, FailureRatio: 1})
 	s := serve(t, admit.HTTP{Controller: admit.New(admit.Config{Breaker: b, Logger: quiet})}, func(w http.ResponseWriter, r *http.Request) {

@@ -33,8 +33,8 @@ func (b *bounds) set(limit float64) int64 {
 }
 
 // AIMD raises the limit by Increase in each window that used at least half of it, and
-// multiplies it by Backoff if requests were dropped or took longer than Timeout. It needs
-// to be told of overload: by the outcome Dropped, or by the Timeout.
+// multiplies it by Backoff if requests were dropped or took longer than Timeout. It learns
+// of overload only from the result Dropped, or by the Timeout.
 type AIMD struct {
 	Min, Max int64         // bounds of the limit; default 1 and 1000
 	Increase float64       // default 1

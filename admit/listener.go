@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 
 	"github.com/sema-go/sema"
 )
@@ -27,24 +26,22 @@ type listener struct {
 
 // Accept implements [net.Listener].
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		p, err := l.gate.Acquire(l.ctx, 1)
-		switch {
-		case l.ctx.Err() != nil:
-			p.Release()
-			return nil, net.ErrClosed
-		case errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrClosed):
-			return nil, err
-		case err != nil:
-			return nil, temporary{err} // net/http retries
-		}
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			p.Release()
-			return nil, err
-		}
-		return &heldConn{Conn: conn, release: sync.OnceFunc(p.Release)}, nil
+	p, err := l.gate.Acquire(l.ctx, 1)
+	switch {
+	case l.ctx.Err() != nil:
+		p.Release()
+		return nil, net.ErrClosed
+	case errors.Is(err, sema.ErrDraining), errors.Is(err, sema.ErrClosed):
+		return nil, err
+	case err != nil:
+		return nil, temporary{err} // net/http calls Accept again
 	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		p.Release()
+		return nil, err
+	}
+	return &heldConn{Conn: conn, release: p.Release}, nil
 }
 
 // Close implements [net.Listener].
@@ -80,7 +77,8 @@ func (c *heldConn) Close() error {
 // NetConn returns the connection without the permit, as [tls.Conn.NetConn] does.
 func (c *heldConn) NetConn() net.Conn { return c.Conn }
 
-// ErrNoLimit: this system does not tell how many descriptors a process may open.
+// ErrNoLimit is the error of [Descriptors] on systems without a known limit on the
+// descriptors of a process.
 var ErrNoLimit = errors.New("the number of descriptors that this process may open is not known")
 
 // Descriptors returns a semaphore for the files and connections that this process may open:

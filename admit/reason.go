@@ -5,24 +5,24 @@ import (
 	"github.com/sema-go/sema/wfq"
 )
 
-// An Outcome is the result of an admitted request.
-type Outcome uint8
+// A Result is how an admitted request has ended.
+type Result uint8
 
 const (
 	// OK: the request succeeded. Its duration counts.
-	OK Outcome = iota
+	OK Result = iota
 	// Failed: the request failed. The breaker counts it.
 	Failed
 	// Dropped: a dependency was overloaded: it timed out, or it rejected the request. The
 	// breaker counts it as a failure, and the limit is lowered.
 	Dropped
-	// Ignored: the result says nothing about the dependency; for example, the client went
+	// Ignored: the result is no evidence about the dependency; for example, the client went
 	// away. Neither breaker nor limit count it.
 	Ignored
 )
 
-// String returns the name of the outcome.
-func (o Outcome) String() string {
+// String returns the name of the result.
+func (o Result) String() string {
 	return word(int(o), "ok", "failed", "dropped", "ignored")
 }
 
@@ -66,8 +66,8 @@ func word(i int, words ...string) string {
 	return words[i]
 }
 
-// A fact is what a Rejection wraps: the sentinel that callers branch on, with the word and
-// the advice of the reason.
+// A fact is what a Rejection wraps: the sentinel that callers branch on, with the reason and
+// the advice.
 type fact struct {
 	reason   Reason
 	sentinel error
@@ -81,10 +81,10 @@ func (f *fact) Error() string { return f.text }
 // Unwrap returns the sentinel.
 func (f *fact) Unwrap() error { return f.sentinel }
 
-// Reason is the word of [sema.Reason].
+// Reason returns the result of [sema.Reason].
 func (f *fact) Reason() string { return f.reason.String() }
 
-// Hint is the advice of [sema.Hint].
+// Hint returns the result of [sema.Hint].
 func (f *fact) Hint() string { return f.hint }
 
 // facts are the facts of each reason.

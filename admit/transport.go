@@ -89,14 +89,14 @@ func (t *transport) once(r *http.Request) (*http.Response, error) {
 	}()
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
-		a.Done(OutcomeOf(err))
+		a.Done(ResultOf(err))
 		return resp, err
 	}
-	o := outcomeOfStatus(resp.StatusCode)
+	o := resultOfStatus(resp.StatusCode)
 	if o == Dropped {
 		t.pause(resp)
 	}
-	resp.Body = &heldBody{ReadCloser: resp.Body, admission: a, outcome: o}
+	resp.Body = &heldBody{ReadCloser: resp.Body, admission: a, result: o}
 	return resp, nil
 }
 
@@ -220,7 +220,7 @@ func (b *retryBudget) take() bool {
 type heldBody struct {
 	io.ReadCloser
 	admission Admission
-	outcome   Outcome
+	result    Result
 }
 
 // Read implements [io.Reader].
@@ -228,16 +228,16 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case err == io.EOF:
-		b.admission.Done(b.outcome)
+		b.admission.Done(b.result)
 	case err != nil:
-		b.admission.Done(OutcomeOf(err))
+		b.admission.Done(ResultOf(err))
 	}
 	return n, err
 }
 
 // Close implements [io.Closer].
 func (b *heldBody) Close() error {
-	defer b.admission.Done(b.outcome)
+	defer b.admission.Done(b.result)
 	return b.ReadCloser.Close()
 }
 

@@ -50,7 +50,7 @@ func (i Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
 		held, cancel := a.Context(ctx)
 		defer cancel()
 		resp, err := handler(held, req)
-		a.Done(OutcomeOf(ctx, err))
+		a.Done(ResultOf(ctx, err))
 		return resp, err
 	}
 }
@@ -66,7 +66,7 @@ func (i Interceptor) StreamServer() grpc.StreamServerInterceptor {
 		held, cancel := a.Context(stream.Context())
 		defer cancel()
 		err = handler(srv, &heldStream{stream, held})
-		a.Done(OutcomeOf(stream.Context(), err))
+		a.Done(ResultOf(stream.Context(), err))
 		return err
 	}
 }
@@ -89,15 +89,15 @@ func (i Interceptor) UnaryClient() grpc.UnaryClientInterceptor {
 		}
 		defer a.Done(admit.Failed)
 		err = invoker(ctx, method, req, reply, conn, opts...)
-		a.Done(OutcomeOf(ctx, err))
+		a.Done(ResultOf(ctx, err))
 		return err
 	}
 }
 
-// OutcomeOf returns the outcome of a call that returned err: OK also for errors that are
+// ResultOf returns the result of a call that returned err: OK also for errors that are
 // those of the request, such as NOT_FOUND; Dropped for RESOURCE_EXHAUSTED, UNAVAILABLE and
 // DEADLINE_EXCEEDED; Ignored for a call whose caller went away; Failed for others.
-func OutcomeOf(ctx context.Context, err error) admit.Outcome {
+func ResultOf(ctx context.Context, err error) admit.Result {
 	if ctx.Err() == context.Canceled {
 		return admit.Ignored
 	}

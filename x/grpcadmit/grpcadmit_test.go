@@ -21,7 +21,7 @@ import (
 	"github.com/sema-go/sema/x/grpcadmit"
 )
 
-// A service is a real gRPC service: Check fails as the name of the request says, Watch sends
+// A service is a real gRPC service: the name in the request selects how Check fails, Watch sends
 // one message and then waits for its caller.
 type service struct {
 	grpc_health_v1.UnimplementedHealthServer
@@ -119,7 +119,7 @@ func spent(t *testing.T) rate.Limiter {
 	return g
 }
 
-func TestUnary_OutcomesReachTheBreaker(t *testing.T) {
+func TestUnary_ResultsReachTheBreaker(t *testing.T) {
 	t.Parallel()
 	b := admit.NewBreaker(admit.BreakerConfig{MinCalls: 2, FailureRatio: 1})
 	queue := wfq.New(1)

@@ -27,12 +27,12 @@ func (i Interceptor) StreamClient() grpc.StreamClientInterceptor {
 		}()
 		stream, err := streamer(ctx, desc, conn, method, opts...)
 		if err != nil {
-			a.Done(OutcomeOf(ctx, err))
+			a.Done(ResultOf(ctx, err))
 			return nil, err
 		}
 		opened = true
 		s := &clientStream{ClientStream: stream, a: a, ctx: ctx, single: !desc.ServerStreams}
-		s.stop = context.AfterFunc(ctx, func() { a.Done(OutcomeOf(ctx, status.FromContextError(ctx.Err()).Err())) })
+		s.stop = context.AfterFunc(ctx, func() { a.Done(ResultOf(ctx, status.FromContextError(ctx.Err()).Err())) })
 		return s, nil
 	}
 }
@@ -53,12 +53,12 @@ func (s *clientStream) RecvMsg(m any) error {
 	case err == io.EOF, err == nil && s.single:
 		s.done(admit.OK)
 	case err != nil:
-		s.done(OutcomeOf(s.ctx, err))
+		s.done(ResultOf(s.ctx, err))
 	}
 	return err
 }
 
-func (s *clientStream) done(o admit.Outcome) {
+func (s *clientStream) done(o admit.Result) {
 	s.stop()
 	s.a.Done(o)
 }
