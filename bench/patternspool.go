@@ -108,7 +108,7 @@ func puddleChurn() sample {
 
 const churnItems = 8
 
-// churn has goroutines use items, one in a hundred of which breaks. The count is how many
+// churn starts goroutines that use items, one in a hundred of which breaks. The count is how many
 // were opened beyond those that broke.
 func churn(opened *atomic.Int64, use func(ctx context.Context, broken bool)) sample {
 	const goroutines, each = 64, 10_000

@@ -126,7 +126,6 @@ func TestDrain_EndedContextDrainsAllTheSame(t *testing.T) {
 	}
 }
 
-// TestDrain_LeavesSharedGatesAlone: a process that shuts down must not stop the others.
 // A deafGate does not look at the context of Drain.
 type deafGate struct {
 	*sema.Semaphore
@@ -155,6 +154,7 @@ func TestDrain_DoesNotWaitForAGateThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
+// TestDrain_LeavesSharedGatesAlone: a process that shuts down must not stop the others.
 func TestDrain_LeavesSharedGatesAlone(t *testing.T) {
 	t.Parallel()
 	r := registry.New()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/gatestats"
 	"github.com/sema-go/sema/wfq"
 )
 
@@ -61,7 +62,7 @@ func gateOf(op, name string, value any) gate {
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("registry: %s(%q): the gate is nil", op, name))
 	}
-	g := gate{value: value, kind: kindOf(v.Type()), stats: statsOf(v)}
+	g := gate{value: value, kind: kindOf(v.Type()), stats: gatestats.Of(value)}
 	if g.stats == nil {
 		panic(fmt.Sprintf("registry: %s(%q): %T has no method Stats() that returns a sema.Stats or a struct that embeds it", op, name, value))
 	}
@@ -83,30 +84,6 @@ func kindOf(t reflect.Type) string {
 	}
 	kind, _, _ := strings.Cut(t.String(), "[")
 	return kind
-}
-
-// statsOf returns a function that reads the statistics of a gate, or nil if it has none.
-// The packages of some gates import this layer of Sema and not the other way around, so
-// their types are not known here: the embedded sema.Stats is found by reflection, once.
-func statsOf(v reflect.Value) func() (sema.Stats, any) {
-	if g, ok := v.Interface().(interface{ Stats() sema.Stats }); ok {
-		return func() (sema.Stats, any) {
-			st := g.Stats()
-			return st, st
-		}
-	}
-	method := v.MethodByName("Stats")
-	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 || method.Type().Out(0).Kind() != reflect.Struct {
-		return nil
-	}
-	field, ok := method.Type().Out(0).FieldByName("Stats")
-	if !ok || !field.Anonymous || field.Type != reflect.TypeFor[sema.Stats]() {
-		return nil
-	}
-	return func() (sema.Stats, any) {
-		out := method.Call(nil)[0]
-		return out.FieldByIndex(field.Index).Interface().(sema.Stats), out.Interface()
-	}
 }
 
 // identity returns the gate as a key of a map, or nil if it is not a pointer.

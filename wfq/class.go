@@ -227,7 +227,7 @@ func (c *class) enter(ctx context.Context, n int64, mayWait bool, watch *sema.Wa
 	w := &waiter{class: c, n: n, level: c.share.Tier}
 	err = c.tryLocked(w)
 	if err == sema.ErrFull && mayWait && c.monitor != nil {
-		if _, rejects := c.roomLocked(w); rejects == nil {
+		if _, ok := c.roomLocked(w); ok {
 			q.unlock()
 			watch.Queued() // before the caller joins the queue: observers may be slow
 			if ctx.Err() != nil {

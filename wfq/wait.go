@@ -65,26 +65,39 @@ func (c *class) tryLocked(w *waiter) error {
 	return nil
 }
 
-// roomLocked returns why w may not wait, or which waiter has to leave for it; nil: none.
-func (c *class) roomLocked(w *waiter) (displaced *waiter, err error) {
+// roomLocked reports whether w may wait, and which waiter has to leave for it; nil: none.
+func (c *class) roomLocked(w *waiter) (displaced *waiter, ok bool) {
 	q := c.q
-	if most := c.share.MaxWaiters; most != 0 && c.waiters >= max(0, most) {
-		return nil, &detailed{sema.ErrQueueFull, fmt.Sprintf("at most %d of the class may wait", max(0, most))}
+	if c.fullLocked() {
+		return nil, false
 	}
 	if most := q.settings.MaxWaiters; most != 0 && q.waiters >= max(0, most) {
-		if displaced = q.displacedLocked(w); displaced == nil {
-			return nil, sema.ErrQueueFull
-		}
+		displaced = q.displacedLocked(w)
+		return displaced, displaced != nil
 	}
-	return displaced, nil
+	return nil, true
+}
+
+// fullLocked reports whether as many callers of the class wait as its share allows.
+func (c *class) fullLocked() bool {
+	most := c.share.MaxWaiters
+	return most != 0 && c.waiters >= max(0, most)
+}
+
+// queueFullLocked returns why a caller may not wait.
+func (c *class) queueFullLocked() error {
+	if c.fullLocked() {
+		return &detailed{sema.ErrQueueFull, fmt.Sprintf("at most %d of the class may wait", max(0, c.share.MaxWaiters))}
+	}
+	return sema.ErrQueueFull
 }
 
 // enqueueLocked makes w wait, or returns why it may not.
 func (c *class) enqueueLocked(w *waiter) error {
 	q := c.q
-	displaced, err := c.roomLocked(w)
-	if err != nil {
-		return err
+	displaced, ok := c.roomLocked(w)
+	if !ok {
+		return c.queueFullLocked()
 	}
 	if displaced != nil {
 		why := errDisplacedByTier

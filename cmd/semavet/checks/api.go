@@ -12,6 +12,7 @@ const (
 	fleetPath = semaPath + "/fleet"
 	groupPath = semaPath + "/group"
 	poolPath  = semaPath + "/pool"
+	admitPath = semaPath + "/admit"
 	ratePath  = semaPath + "/rate"
 	syncPath  = "golang.org/x/sync/semaphore"
 )

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/admit"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/group"
 	"github.com/sema-go/sema/pool"
@@ -32,7 +33,7 @@ type run struct {
 }
 
 var runs = []run{
-	{Dropped, "", []string{"correct", "mistaken", "discarded", "paths", "loops", "items", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
+	{Dropped, "", []string{"correct", "mistaken", "discarded", "paths", "loops", "items", "admissions", "tickets", "contexts", "ignored", "rates", "spent", "handover", "handover/lib", "clean", "clean/main"}},
 	{Ignored, "", []string{"correct", "mistaken", "results", "errors", "quiet", "xsync"}},
 	{Undeferred, "", []string{"correct", "mistaken", "recovered", "quiet", "xsync"}},
 	{Undeferred, "calls", []string{"calls", "quiet", "xsync"}},
@@ -161,6 +162,7 @@ func TestKind_KnowsAllMethods(t *testing.T) {
 	}{
 		{reflect.TypeFor[sema.Permit](), permit, []string{"Split", "Lease", "Backing"}},
 		{reflect.TypeFor[pool.Item[int]](), item, []string{"Keep"}},
+		{reflect.TypeFor[admit.Admission](), admission, nil},
 		{reflect.TypeFor[*sema.Ticket](), ticket, []string{"Permit"}},
 	} {
 		var methods []string
@@ -192,6 +194,9 @@ func TestNames_MatchTheRealPackages(t *testing.T) {
 	}
 	if path := reflect.TypeFor[rate.Gate]().PkgPath(); path != ratePath {
 		t.Errorf("the Gate of rates is in package %s", path)
+	}
+	if path := reflect.TypeFor[admit.Admission]().PkgPath(); path != admitPath {
+		t.Errorf("Admission is in package %s", path)
 	}
 	if path := reflect.TypeFor[pool.Item[int]]().PkgPath(); path != poolPath {
 		t.Errorf("Item is in package %s", path)

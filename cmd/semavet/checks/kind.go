@@ -11,6 +11,7 @@ type kind struct {
 	path     string   // the package of its type; "" for a function
 	name     string   // the name of its type
 	releases []string // methods that release it, of which the first may be deferred and repeated; nil: it is a function to be called
+	argument string   // of the first of releases; "": none
 	neutral  []string // methods that neither release nor transfer it
 	uses     []string // methods that are of use only if the acquire succeeded
 	proof    []string // methods that show whether the acquire succeeded
@@ -20,7 +21,7 @@ type kind struct {
 
 // grantedKinds are the kinds that functions return with an error or a bool. A
 // type that is added here is known to all analyzers.
-var grantedKinds = []*kind{permit, item}
+var grantedKinds = []*kind{permit, item, admission}
 
 var (
 	permit = &kind{noun: "permit", path: semaPath, name: "Permit", releases: []string{"Release"},
@@ -35,6 +36,11 @@ var (
 		proof:   []string{"Held"},
 		missing: "%[1]s is not released",
 		lost:    "it never returns to the pool; store it and defer its Release"}
+	admission = &kind{noun: "admission", path: admitPath, name: "Admission", releases: []string{"Done"}, argument: "admit.Failed",
+		neutral: []string{"Settle", "Degraded", "Context"},
+		uses:    []string{"Settle", "Context"},
+		missing: "%[1]s.Done is not called",
+		lost:    "its permits can never be released; store it and defer its Done"}
 	ticket = &kind{noun: "ticket", path: semaPath, name: "Ticket", releases: []string{"Cancel"},
 		neutral: []string{"Ready", "String", "GoString", "LogValue"},
 		missing: "neither %[1]s.Cancel nor %[1]s.Permit is called",
@@ -55,6 +61,7 @@ var sources = []source{
 	{semaPath, "Permit", "Context", cancel, 1},
 	{semaPath, "Semaphore", "Request", ticket, 0},
 	{poolPath, "Item", "Keep", permit, 1},
+	{admitPath, "Admission", "Context", cancel, 1},
 }
 
 // sourceOf returns the source that fn is, nil if it is none.
@@ -87,5 +94,5 @@ func (k *kind) releaseCall(variable string) string {
 	if k.releases == nil {
 		return variable + "()"
 	}
-	return variable + "." + k.releases[0] + "()"
+	return variable + "." + k.releases[0] + "(" + k.argument + ")"
 }

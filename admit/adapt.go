@@ -1,0 +1,192 @@
+package admit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema/internal/gatestats"
+)
+
+// A Limit computes how many requests may be in flight, from what was measured. It is called
+// by one goroutine at a time. [AIMD], [Vegas] and [Gradient] implement it.
+type Limit interface {
+	// Next returns the limit to use after a window.
+	Next(w Window) int64
+}
+
+// A Window is what an [Adapter] has measured since the limit was last computed.
+type Window struct {
+	Limit    int64         // in force
+	InFlight int64         // the most permits in use that were seen
+	Calls    int64         // requests with the result OK
+	Dropped  int64         // requests with the result Dropped
+	Min      time.Duration // the shortest duration of the Calls
+	Mean     time.Duration // their mean duration
+}
+
+// busy reports whether so many requests were in flight that the limit mattered. Only then a
+// good window is a reason to raise it.
+func (w Window) busy() bool { return 2*w.InFlight >= w.Limit }
+
+const (
+	windowLength = 100 * time.Millisecond // the least duration of a window
+	windowCalls  = 10                     // the least number of results in a window
+	windowLooks  = 8                      // how often a window looks at what is in flight
+)
+
+// An Adapter resizes a gate to the limit that a [Limit] computes. Create it with [Adapt]; a
+// [Controller] has one if [Config.Limit] is set. It is safe for concurrent use.
+type Adapter struct {
+	limit    Limit
+	resize   func(int64)
+	inFlight func() (n int64, waits bool) // nil: unknown
+	current  atomic.Int64
+
+	mu    sync.Mutex // guards what follows
+	begin time.Duration
+	look  time.Duration // when inFlight is called next
+	sum   time.Duration
+	w     Window
+}
+
+// Adapt returns an adapter that resizes target to the limit that l computes. The target has
+// a method Resize(int64), or Resize(context.Context, int64) error such as a semaphore of a
+// fleet. Adapt panics if it has neither. The limit starts at the capacity of the target, if
+// its method Stats returns one.
+func Adapt(target any, l Limit) *Adapter {
+	a := &Adapter{limit: l}
+	switch t := target.(type) {
+	case interface{ Resize(int64) }:
+		a.resize = t.Resize
+	case interface {
+		Resize(context.Context, int64) error
+	}:
+		a.resize = background(t.Resize)
+	default:
+		panic(fmt.Sprintf("admit: Adapt(%T): want a method Resize(int64) or Resize(context.Context, int64) error", target))
+	}
+	if stats := gatestats.Of(target); stats != nil {
+		st, _ := stats()
+		a.current.Store(st.Capacity)
+		a.inFlight = func() (int64, bool) {
+			st, _ := stats()
+			return st.InUse, st.Waiters > 0
+		}
+	}
+	return a
+}
+
+// resizeTimeout bounds a Resize that does I/O.
+const resizeTimeout = 10 * time.Second
+
+// background returns a function that calls resize in another goroutine. While a call is
+// under way only the latest limit is kept. A resize that fails is repeated with the next
+// limit.
+func background(resize func(context.Context, int64) error) func(int64) {
+	var mu sync.Mutex
+	var running bool
+	var latest, applied int64
+	work := func() {
+		for {
+			mu.Lock()
+			n := latest
+			if n == applied {
+				running = false
+				mu.Unlock()
+				return
+			}
+			applied = n
+			mu.Unlock()
+			ctx, cancel := context.WithTimeout(context.Background(), resizeTimeout)
+			if resize(ctx, n) != nil {
+				mu.Lock()
+				applied = -1
+				running = false
+				mu.Unlock()
+				cancel()
+				return
+			}
+			cancel()
+		}
+	}
+	return func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		latest = n
+		if !running {
+			running = true
+			go work()
+		}
+	}
+}
+
+// Limit returns the limit in force, or 0 if none was computed or known yet.
+func (a *Adapter) Limit() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.current.Load()
+}
+
+// Sample reports the result of a request and how long it took.
+func (a *Adapter) Sample(o Result, took time.Duration) { a.sample(o, took, sinceEpoch()) }
+
+// sample adds a result to the window, and computes the limit if the window is complete.
+func (a *Adapter) sample(o Result, took, now time.Duration) {
+	if a == nil || o != OK && o != Dropped {
+		return
+	}
+	if o == Dropped {
+		a.mu.Lock() // each drop counts
+	} else if !a.mu.TryLock() {
+		return // a sample less does not matter; waiting for the lock would
+	}
+	w, complete := a.addLocked(o, took, now)
+	if !complete {
+		a.mu.Unlock()
+		return
+	}
+	next := max(1, a.limit.Next(w))
+	a.mu.Unlock()
+	if a.current.Swap(next) != next {
+		a.resize(next)
+	}
+}
+
+// addLocked adds a result, and returns the window if it is complete.
+func (a *Adapter) addLocked(o Result, took, now time.Duration) (Window, bool) {
+	if a.w.Calls+a.w.Dropped == 0 {
+		a.begin, a.look, a.sum = now, now, 0
+		a.w = Window{Min: took}
+	}
+	if o == Dropped {
+		a.w.Dropped++
+	} else {
+		a.w.Calls++
+		a.w.Min = min(a.w.Min, took)
+		a.sum += took
+	}
+	elapsed := now - a.begin
+	complete := elapsed >= windowLength && a.w.Calls+a.w.Dropped >= windowCalls
+	if a.inFlight != nil && (now >= a.look || complete) {
+		n, waits := a.inFlight()
+		if waits {
+			n = max(n, a.current.Load())
+		}
+		a.w.InFlight = max(a.w.InFlight, n)
+		a.look = now + windowLength/windowLooks
+	}
+	if !complete {
+		return Window{}, false
+	}
+	w := a.w
+	w.Limit = a.current.Load()
+	if w.Calls > 0 {
+		w.Mean = a.sum / time.Duration(w.Calls)
+	}
+	a.w = Window{}
+	return w, true
+}

@@ -1,0 +1,136 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// An Admission is the right to process a request. It is a small value that may be copied,
+// stored and passed on. All copies are the same admission: only the first Done of any of
+// them has an effect. The zero Admission is inert.
+type Admission struct {
+	ticket *ticket
+	gen    uint64
+}
+
+// A ticket is the state that the copies of an admission share. It is reused: an admission
+// is live while its generation equals that of the ticket.
+type ticket struct {
+	mu       sync.Mutex // guards what follows
+	gen      uint64
+	c        *Controller
+	degraded bool
+	start    time.Duration // since epoch
+	taken
+}
+
+// none is what an admission holds that is done.
+var none taken
+
+var tickets = sync.Pool{New: func() any { return new(ticket) }}
+
+// admitted returns the admission of an attempt that has passed the checks.
+func (a *attempt) admitted(degraded bool) Admission {
+	t := tickets.Get().(*ticket)
+	t.mu.Lock()
+	t.c, t.degraded, t.start, t.taken = a.c, degraded, a.start, a.taken
+	gen := t.gen
+	t.mu.Unlock()
+	return Admission{t, gen}
+}
+
+// Done ends the request. Only the first call has an effect. Any goroutine may call it.
+func (a Admission) Done(o Result) {
+	t := a.ticket
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	if t.gen != a.gen {
+		t.mu.Unlock()
+		return
+	}
+	t.gen++
+	c, start, held := t.c, t.start, t.taken
+	t.c, t.taken = nil, none
+	t.mu.Unlock()
+	tickets.Put(t)
+	c.done(start, held, o)
+}
+
+// done counts the result of a request, and returns its permits.
+func (c *Controller) done(start time.Duration, held taken, o Result) {
+	if c.timed && o != Ignored {
+		now := sinceEpoch()
+		held.probe.report(o, now-start, now)
+		c.adapter.sample(o, now-start, now)
+	} else {
+		held.probe.Done(Ignored, 0)
+	}
+	held.permit.Release()
+}
+
+// Settle corrects what the request has cost, once that is known: less than [Request.Cost]
+// is refunded to the budget, and more is charged. Only the first Settle has an effect, and
+// only before Done.
+func (a Admission) Settle(cost int64) {
+	t := a.ticket
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gen == a.gen && t.budget.Weight() > 0 {
+		t.c.budget.Settle(t.budget, cost)
+	}
+}
+
+// Degraded reports whether [Config.Degrade] decided that the request gets a cheap response.
+// Such a request holds no permits.
+func (a Admission) Degraded() bool {
+	degraded := false
+	a.view(func(t *ticket) { degraded = t.degraded })
+	return degraded
+}
+
+// Context returns a context for the work of the request: it identifies the holder of the
+// permit, so that queues behind it can pass its tier on, and it ends when the permit is
+// lost. Call cancel when done.
+func (a Admission) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	var permit sema.Permit
+	a.view(func(t *ticket) { permit = t.permit })
+	return permit.Context(parent)
+}
+
+// view calls fn with the ticket if the admission is live.
+func (a Admission) view(fn func(*ticket)) {
+	t := a.ticket
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gen == a.gen {
+		fn(t)
+	}
+}
+
+// ResultOf returns the result of a call that returned err: OK for nil, Ignored for a
+// cancelled context, Dropped for a timeout and for what wraps ErrFull or ErrUnavailable,
+// and Failed for all others.
+func ResultOf(err error) Result {
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, context.Canceled):
+		return Ignored
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrUnavailable):
+		return Dropped
+	default:
+		return Failed
+	}
+}

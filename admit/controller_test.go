@@ -1,0 +1,398 @@
+package admit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/admit"
+	"github.com/sema-go/sema/rate"
+	"github.com/sema-go/sema/wfq"
+)
+
+// quiet is a logger that discards everything.
+var quiet = slog.New(slog.DiscardHandler)
+
+// mustAdmit admits a request, or ends the test.
+func mustAdmit(t *testing.T, c *admit.Controller, r admit.Request) admit.Admission {
+	t.Helper()
+	a, err := c.Admit(t.Context(), r)
+	if err != nil {
+		t.Fatalf("Admit(%+v): %v", r, err)
+	}
+	return a
+}
+
+// wantReason checks that a request is rejected for a reason.
+func wantReason(t *testing.T, err error, want admit.Reason) *admit.Rejection {
+	t.Helper()
+	r := admit.RejectionOf(err)
+	if r == nil {
+		t.Fatalf("the error is %v, want a rejection with the reason %v", err, want)
+	}
+	if r.Reason != want {
+		t.Fatalf("the reason is %v, want %v", r.Reason, want)
+	}
+	if got := sema.Reason(err); got != want.String() {
+		t.Errorf("sema.Reason is %q, want %q", got, want)
+	}
+	if sema.Hint(err) == "" {
+		t.Errorf("%v has no hint", err)
+	}
+	return r
+}
+
+// TestController_ChecksInOrder makes every check fail, and repairs them one after the other.
+func TestController_ChecksInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.New(1)
+		all, own, budget := rate.New(1, time.Hour), rate.New(1, time.Hour), rate.New(10, time.Hour)
+		b := admit.NewBreaker(admit.BreakerConfig{})
+		c := admit.New(admit.Config{
+			Name: "api", Queue: q, MaxWait: time.Second, Breaker: b, Rate: all, Budget: budget, Logger: quiet,
+			RateOf: func(string) rate.Limiter { return own },
+		})
+		try := func() error {
+			_, err := c.Admit(t.Context(), admit.Request{Class: "paid", Cost: 4})
+			return err
+		}
+		var wg sync.WaitGroup
+		for range 3 { // the queue learns that permits are held for a second
+			wg.Go(func() {
+				p, err := q.Class("other").Acquire(t.Context(), 1)
+				if err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				p.Release()
+			})
+		}
+		wg.Wait()
+		held := mustAdmit(t, c, admit.Request{Class: "paid", Cost: 10}) // all rates are used up now
+		b.Trip()
+		c.Shed(true)
+		go c.Shutdown(t.Context())
+		synctest.Wait()
+
+		wantReason(t, try(), admit.ReasonDraining)
+		c.Resume()
+		synctest.Wait()
+		if r := wantReason(t, try(), admit.ReasonShedding); r.Controller != "api" || r.Class != "paid" || !errors.Is(r, sema.ErrFull) {
+			t.Errorf("%+v", r)
+		}
+		c.Shed(false)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := c.Admit(ctx, admit.Request{Class: "paid"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a request that cannot wait: %v", err)
+		} else {
+			wantReason(t, err, admit.ReasonDeadline)
+		}
+		held.Done(admit.OK)
+		if r := wantReason(t, try(), admit.ReasonBreaker); r.RetryAfter == 0 || !errors.Is(r, sema.ErrUnavailable) {
+			t.Errorf("%+v", r)
+		}
+		b.Reset()
+		if r := wantReason(t, try(), admit.ReasonRate); r.RetryAfter != time.Hour {
+			t.Errorf("retry after %v, want an hour", r.RetryAfter)
+		}
+		all.Set(1000, time.Second)
+		time.Sleep(time.Millisecond)
+		wantReason(t, try(), admit.ReasonClassRate)
+		own.Set(1000, time.Second)
+		time.Sleep(time.Millisecond)
+		wantReason(t, try(), admit.ReasonBudget)
+		budget.Set(10, time.Millisecond)
+		time.Sleep(time.Millisecond)
+		mustAdmit(t, c, admit.Request{Class: "paid", Cost: 4}).Done(admit.OK)
+	})
+}
+
+// TestController_RefundsExactly rejects a request at the last check and compares the rates
+// with what they were.
+func TestController_RefundsExactly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.New(1, sema.MaxWaiters(0))
+		all, own, budget := rate.New(5, time.Hour), rate.New(5, time.Hour), rate.New(50, time.Hour)
+		b := admit.NewBreaker(admit.BreakerConfig{OpenFor: time.Second, Probes: 1})
+		c := admit.New(admit.Config{Queue: q, Rate: all, Budget: budget, Breaker: b, RateOf: func(string) rate.Limiter { return own }, Logger: quiet})
+		b.Trip()
+		time.Sleep(time.Second) // half-open: one probe may pass
+		p, err := q.Class("other").Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			_, err := c.Admit(t.Context(), admit.Request{Cost: 10})
+			wantReason(t, err, admit.ReasonQueueFull)
+		}
+		p.Release()
+		for name, g := range map[string]*rate.Gate{"rate": all, "class rate": own, "budget": budget} {
+			if st := g.Stats(); st.Free != st.Capacity {
+				t.Errorf("%s: %d of %d free after rejections", name, st.Free, st.Capacity)
+			}
+		}
+		mustAdmit(t, c, admit.Request{Cost: 10}).Done(admit.OK) // the probe was not used up
+		if got := b.State(); got != admit.Closed {
+			t.Errorf("the breaker is %v after its probe", got)
+		}
+	})
+}
+
+// TestController_RefundsEarlierSteps rejects at the budget: rate and probe are refunded.
+func TestController_RefundsEarlierSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, budget := rate.New(5, time.Hour), rate.New(10, time.Hour, sema.MaxWaiters(0))
+		b := admit.NewBreaker(admit.BreakerConfig{OpenFor: time.Second, Probes: 1})
+		c := admit.New(admit.Config{Rate: all, Budget: budget, Breaker: b, Logger: quiet})
+		mustAdmit(t, c, admit.Request{Cost: 8}).Done(admit.OK)
+		b.Trip()
+		time.Sleep(time.Second)
+		for range 20 {
+			_, err := c.Admit(t.Context(), admit.Request{Cost: 8})
+			wantReason(t, err, admit.ReasonBudget)
+		}
+		if st := all.Stats(); st.Free != 4 {
+			t.Errorf("%d free of the rate, want 4: rejected requests take nothing", st.Free)
+		}
+		mustAdmit(t, c, admit.Request{Cost: 1}).Done(admit.OK)
+		if b.State() != admit.Closed {
+			t.Error("rejected requests have used up the probes")
+		}
+	})
+}
+
+func TestController_RejectsAtOnceWhatCannotMeetItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.New(1)
+		c := admit.New(admit.Config{Queue: q, MaxWait: 3 * time.Second, Logger: quiet})
+		var wg sync.WaitGroup
+		for range 12 { // each holds for a second, so the queue learns the hold time
+			wg.Go(func() {
+				p, err := q.Class("").Acquire(t.Context(), 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Second)
+				p.Release()
+			})
+		}
+		time.Sleep(2500 * time.Millisecond)
+		start := time.Now()
+		_, err := c.Admit(t.Context(), admit.Request{})
+		r := wantReason(t, err, admit.ReasonDeadline)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("the rejection took %v", waited)
+		}
+		if r.RetryAfter < 5*time.Second || !errors.Is(err, sema.ErrTimeout) {
+			t.Errorf("%+v", r)
+		}
+		wg.Wait()
+	})
+}
+
+func TestController_EndsAWaitWithTheWaitBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := admit.New(admit.Config{Queue: wfq.New(1), MaxWait: time.Second, Logger: quiet})
+		held := mustAdmit(t, c, admit.Request{})
+		start := time.Now()
+		_, err := c.Admit(t.Context(), admit.Request{})
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("waited %v", waited)
+		}
+		wantReason(t, err, admit.ReasonTimeout)
+		held.Done(admit.OK)
+		cause := errors.New("the client left")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if _, err := c.Admit(ctx, admit.Request{}); err != cause {
+			t.Errorf("a cancelled context: %v, want its cause", err)
+		}
+	})
+}
+
+func TestController_LowersWeightsAboveTheLimit(t *testing.T) {
+	t.Parallel()
+	q := wfq.New(10)
+	budget := rate.New(100, time.Hour)
+	c := admit.New(admit.Config{Queue: q, Budget: budget, Logger: quiet})
+	q.Resize(4)
+	a := mustAdmit(t, c, admit.Request{Weight: 8, Cost: 1000})
+	if st := c.Stats(); st.InUse != 4 || st.Clamped != 2 {
+		t.Errorf("%d in use, %d lowered; want 4 and 2", st.InUse, st.Clamped)
+	}
+	a.Done(admit.OK)
+	if st := budget.Stats(); st.Free != 0 {
+		t.Errorf("%d left of the budget", st.Free)
+	}
+}
+
+func TestController_Degrades(t *testing.T) {
+	t.Parallel()
+	var loads []admit.Load
+	c := admit.New(admit.Config{Queue: wfq.New(1), Logger: quiet, Degrade: func(l admit.Load) bool {
+		loads = append(loads, l)
+		return l.Class != "strict"
+	}})
+	held := mustAdmit(t, c, admit.Request{})
+	defer held.Done(admit.OK)
+	if held.Degraded() || len(loads) > 0 {
+		t.Error("a request that need not wait was degraded")
+	}
+	a := mustAdmit(t, c, admit.Request{Class: "web"}) // instead of a wait
+	if !a.Degraded() || c.Stats().Degraded != 1 || c.Stats().InUse != 1 {
+		t.Errorf("%v, %v", a.Degraded(), c.Stats())
+	}
+	if l := loads[0]; l.Class != "web" || l.InFlight != 1 || l.Limit != 1 || l.Wait == 0 {
+		t.Errorf("%+v", l)
+	}
+	a.Done(admit.OK)
+	if _, err := c.TryAdmit(t.Context(), admit.Request{Class: "strict"}); err == nil {
+		t.Error("a class that is not degraded was admitted")
+	}
+	c.Shed(true)
+	if a := mustAdmit(t, c, admit.Request{}); !a.Degraded() {
+		t.Error("not degraded while shedding")
+	}
+}
+
+func TestController_ShedsAClass(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{Logger: quiet})
+	c.ShedClass("batch", true)
+	_, err := c.Admit(t.Context(), admit.Request{Class: "batch"})
+	wantReason(t, err, admit.ReasonShedding)
+	mustAdmit(t, c, admit.Request{Class: "web"}).Done(admit.OK)
+	c.ShedClass("batch", false)
+	mustAdmit(t, c, admit.Request{Class: "batch"}).Done(admit.OK)
+}
+
+// TestController_KeepsFewClasses admits requests of many classes, as a client that chooses
+// its class could.
+func TestController_KeepsFewClasses(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{Logger: quiet})
+	c.ShedClass("kept", true)
+	for i := range 20_000 {
+		mustAdmit(t, c, admit.Request{Class: fmt.Sprint("client-", i)}).Done(admit.OK)
+	}
+	n := 0
+	for range c.Classes() {
+		n++
+	}
+	if n > 5000 {
+		t.Errorf("%d classes are kept", n)
+	}
+	_, err := c.Admit(t.Context(), admit.Request{Class: "kept"})
+	wantReason(t, err, admit.ReasonShedding)
+}
+
+func TestController_ShutdownWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := admit.New(admit.Config{Queue: wfq.New(1), Logger: quiet})
+		a := mustAdmit(t, c, admit.Request{})
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := c.Admit(t.Context(), admit.Request{})
+			waiting <- err
+		}()
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- c.Shutdown(t.Context()) }()
+		synctest.Wait()
+		wantReason(t, <-waiting, admit.ReasonDraining)
+		if len(ended) > 0 {
+			t.Error("Shutdown did not wait")
+		}
+		a.Done(admit.OK)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(c.String(), "draining") {
+			t.Error(c.String())
+		}
+	})
+}
+
+func TestController_RejectsInvalidRequests(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{})
+	for _, r := range []admit.Request{{Weight: -1}, {Cost: -1}} {
+		if _, err := c.Admit(t.Context(), r); !errors.Is(err, sema.ErrInvalid) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	var noContext context.Context
+	if _, err := c.Admit(noContext, admit.Request{}); !errors.Is(err, sema.ErrInvalid) {
+		t.Errorf("nil context: %v", err)
+	}
+}
+
+func TestController_LogsAtALimitedRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c := admit.New(admit.Config{Name: "api", Queue: wfq.New(0), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 25 {
+			for range 100 {
+				c.TryAdmit(t.Context(), admit.Request{}) //semavet:ignore it is rejected
+			}
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.String(), "requests rejected"); n != 3 {
+			t.Errorf("%d lines in 25 seconds, want 3:\n%s", n, &log)
+		}
+		if !strings.Contains(log.String(), "rejected=1000") {
+			t.Errorf("no line has the number of rejections:\n%s", &log)
+		}
+	})
+}
+
+func TestController_ReportsRejections(t *testing.T) {
+	t.Parallel()
+	var events []sema.Event
+	c := admit.New(admit.Config{Name: "api", Queue: wfq.New(0), Logger: quiet, Observers: []sema.Observer{sema.ObserverFunc(func(e sema.Event) { events = append(events, e) })}})
+	_, err := c.TryAdmit(t.Context(), admit.Request{Class: "web", Weight: 1})
+	if len(events) != 1 || events[0].Kind != sema.EventRejected || events[0].Class != "web" || events[0].Name != "api" || events[0].Err != err {
+		t.Errorf("%+v", events)
+	}
+}
+
+func TestController_DoReportsResults(t *testing.T) {
+	t.Parallel()
+	b := admit.NewBreaker(admit.BreakerConfig{MinCalls: 2, FailureRatio: 1})
+	c := admit.New(admit.Config{Breaker: b, Logger: quiet})
+	broken := errors.New("broken")
+	if err := c.Do(t.Context(), admit.Request{}, func(context.Context) error { return broken }); err != broken {
+		t.Errorf("Do returned %v", err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = c.Do(t.Context(), admit.Request{}, func(context.Context) error { panic("broken") })
+	}()
+	if b.State() != admit.Open {
+		t.Error("an error and a panic are two failures")
+	}
+	if st := c.Stats(); st.InUse != 0 {
+		t.Errorf("%d permits leaked", st.InUse)
+	}
+}

@@ -1,0 +1,77 @@
+package admit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sema-go/sema"
+)
+
+// StatusOf returns the HTTP status of a rejection: 429 if the client has sent too much, 503
+// if the service cannot serve it now.
+func StatusOf(why Reason) int {
+	switch why {
+	case ReasonRate, ReasonClassRate, ReasonBudget:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
+// Reject responds to a request that was not admitted: with 429 or 503, a Retry-After, the
+// header X-Shed-Reason, and a problem document (RFC 9457). An error that is no [Rejection]
+// is 503 too, except that ErrInvalid is 500; a request whose context has ended gets none,
+// since its client is gone.
+func Reject(w http.ResponseWriter, r *http.Request, err error) { rejectAs(w, r, err, StatusOf) }
+
+func rejectAs(w http.ResponseWriter, r *http.Request, err error, statusOf func(Reason) int) {
+	p := problem{Type: "about:blank", Status: http.StatusServiceUnavailable, Detail: "the service cannot process the request now"}
+	var after time.Duration
+	rejection := RejectionOf(err)
+	switch {
+	case rejection != nil:
+		p.Status, p.Reason = statusOf(rejection.Reason), rejection.Reason.String()
+		p.Detail = rejection.Err.Error() // without names: they are of no concern to clients
+		after = rejection.RetryAfter
+		w.Header().Set("X-Shed-Reason", p.Reason)
+	case errors.Is(err, sema.ErrInvalid):
+		p.Status, p.Detail = http.StatusInternalServerError, "the request could not be classified"
+	case r != nil && r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())):
+		p.Status = statusClientClosed
+	}
+	p.Title = http.StatusText(p.Status)
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		p.RetryAfter = RetryAfter(after)
+		w.Header().Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(p.Status)
+	json.NewEncoder(w).Encode(p)
+}
+
+// statusClientClosed is what servers log for a client that went away; it receives nothing.
+const statusClientClosed = 499
+
+// A problem is a problem document with what a client needs to retry.
+type problem struct {
+	Type       string `json:"type"`
+	Title      string `json:"title,omitempty"`
+	Status     int    `json:"status"`
+	Detail     string `json:"detail"`
+	Reason     string `json:"reason,omitempty"`
+	RetryAfter int    `json:"retry_after,omitempty"` // seconds
+}
+
+// RetryAfter returns d in whole seconds for the header Retry-After: at least 1, rounded up,
+// and up to a quarter more at random, so that the clients that were rejected together do
+// not return together.
+func RetryAfter(d time.Duration) int {
+	const most = 24 * time.Hour
+	seconds := max(1, (min(d, most)+time.Second-1)/time.Second)
+	return int(seconds) + rand.IntN(int(seconds)/4+2)
+}

@@ -1,0 +1,64 @@
+package grpcadmit
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/sema-go/sema/admit"
+)
+
+// StreamClient returns an interceptor for the streams of a client. The permit is held until
+// the stream has ended: a receive failed or returned io.EOF, or the context of the call
+// ended. A caller that abandons a stream must cancel its context, as grpc-go requires anyway.
+func (i Interceptor) StreamClient() grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		a, err := i.admit(ctx, method)
+		if err != nil {
+			return nil, StatusOf(err).Err()
+		}
+		opened := false
+		defer func() {
+			if !opened {
+				a.Done(admit.Failed)
+			}
+		}()
+		stream, err := streamer(ctx, desc, conn, method, opts...)
+		if err != nil {
+			a.Done(ResultOf(ctx, err))
+			return nil, err
+		}
+		opened = true
+		s := &clientStream{ClientStream: stream, a: a, ctx: ctx, single: !desc.ServerStreams}
+		s.stop = context.AfterFunc(ctx, func() { a.Done(ResultOf(ctx, status.FromContextError(ctx.Err()).Err())) })
+		return s, nil
+	}
+}
+
+// A clientStream is a stream of a client that holds a permit.
+type clientStream struct {
+	grpc.ClientStream
+	a      admit.Admission
+	ctx    context.Context
+	single bool // the server sends one message
+	stop   func() bool
+}
+
+// RecvMsg implements [grpc.ClientStream].
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	switch {
+	case err == io.EOF, err == nil && s.single:
+		s.done(admit.OK)
+	case err != nil:
+		s.done(ResultOf(s.ctx, err))
+	}
+	return err
+}
+
+func (s *clientStream) done(o admit.Result) {
+	s.stop()
+	s.a.Done(o)
+}
