@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Santa Claus sleeps until all nine reindeer are back, or three elves need help. Reindeer
+// Santa Claus sleeps until all nine reindeer have returned, or three elves need help. Reindeer
 // come first. While three elves get help, others wait.
 func Example_santaClaus() {
 	fmt.Println(run(santaClaus))

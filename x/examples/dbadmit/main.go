@@ -54,7 +54,9 @@ func run(ctx context.Context, url string) error {
 		weight admit.Weight
 	}{{"light", admit.Light}, {"medium", admit.Medium}, {"heavy", admit.Heavy}} {
 		k := &meter{}
-		defer func() { fmt.Printf("%s: %d statements, at most %d at once, %d failed\n", kind.name, each, k.most.Load(), k.failed.Load()) }()
+		defer func() {
+			fmt.Printf("%s: %d statements, at most %d at once, %d failed\n", kind.name, each, k.most.Load(), k.failed.Load())
+		}()
 		for range each {
 			wg.Go(func() {
 				if err := query(ctx, db.As(kind.weight), k, func() { raise(&mostUsed, gate.Stats().InUse) }); err != nil {
@@ -64,7 +66,9 @@ func run(ctx context.Context, url string) error {
 		}
 	}
 	wg.Wait()
-	defer func() { fmt.Printf("at most %d of %d permits in use, %d now\n", mostUsed.Load(), permits, gate.Stats().InUse) }()
+	defer func() {
+		fmt.Printf("at most %d of %d permits in use, %d now\n", mostUsed.Load(), permits, gate.Stats().InUse)
+	}()
 	return nil
 }
 
