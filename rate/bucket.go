@@ -63,21 +63,16 @@ func (b *bucket) advance(now int64) {
 	hi, lo := bits.Mul64(elapsed, uint64(b.n))
 	lo, carry := bits.Add64(lo, uint64(b.fraction), 0)
 	hi += carry
-	room := b.burst - b.free
-	if hi >= uint64(b.period) { // more than 2⁶⁴ permits
+	if hi == 0 && lo < uint64(b.period) { // less than a permit; a division costs as much as a lock
+		b.fraction = int64(lo)
+		return
+	}
+	overHi, overLo := bits.Mul64(uint64(b.burst-b.free)+1, uint64(b.period))
+	if hi > overHi || hi == overHi && lo >= overLo { // more than there is room for
 		b.free, b.fraction = b.burst, 0
 		return
 	}
-	var whole, rest uint64
-	if hi == 0 {
-		whole, rest = lo/uint64(b.period), lo%uint64(b.period)
-	} else {
-		whole, rest = bits.Div64(hi, lo, uint64(b.period))
-	}
-	if whole > uint64(room) {
-		b.free, b.fraction = b.burst, 0
-		return
-	}
+	whole, rest := bits.Div64(hi, lo, uint64(b.period)) // at most the room, so it cannot overflow
 	b.free += int64(whole)
 	b.fraction = int64(rest)
 }
