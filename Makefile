@@ -100,6 +100,7 @@ bench:
 	go -C bench run . fleet
 	go -C bench run . service
 	go -C bench run . patterns
+	go -C bench run . admit
 
 # Writes the tables of figures in README.md anew, and docs/scale.md.
 readme:

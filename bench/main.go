@@ -5,6 +5,8 @@
 //	go run . host                 # among the processes of a machine
 //	go run . fleet --store URL    # among machines, through a store
 //	go run . service              # through `sema serve`
+//	go run . patterns             # rates, fair queues, pools, groups, buffers
+//	go run . admit                # admission control, also under overload
 //	go run . core --json          # print JSON
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -87,21 +88,13 @@ func semaphoreUser(order sema.Order) func(int64) user {
 // permits for the fraction utilisation of the time. Each gives up after timeout; 0s means
 // never. In each round all implementations get the same arrivals.
 func openLoop(utilisation, timeout string) []impl {
-	program, err := os.Executable()
-	must(err)
 	var impls []impl
 	for _, u := range users {
 		seed := 0
 		impls = append(impls, impl{u.name, func() sample {
 			seed++
-			cmd := exec.Command(program, "open-loop", u.name, utilisation, timeout, strconv.Itoa(seed))
-			cmd.Stderr = os.Stderr
-			out, err := cmd.StdoutPipe()
-			must(err)
-			must(cmd.Start())
 			var all []time.Duration
-			must(json.NewDecoder(out).Decode(&all))
-			must(cmd.Wait())
+			runInBubble(&all, "open-loop", u.name, utilisation, timeout, strconv.Itoa(seed))
 			return sample{ops: len(all), elapsed: loopFor}.withWaits(all)
 		}})
 	}
@@ -109,7 +102,7 @@ func openLoop(utilisation, timeout string) []impl {
 }
 
 // openLoopRole runs an open loop and prints the waits of the callers that were served. A
-// bubble of package synctest needs a test, so the process runs one.
+// bubble of package synctest needs a test, so it runs in a process of its own.
 func openLoopRole(args []string) {
 	i := slices.IndexFunc(users, func(u namedUser) bool { return u.name == args[0] })
 	utilisation, err := strconv.ParseFloat(args[1], 64)
@@ -118,12 +111,31 @@ func openLoopRole(args []string) {
 	must(err)
 	seed, err := strconv.ParseUint(args[3], 10, 64)
 	must(err)
-	testing.Main(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "open loop", F: func(t *testing.T) {
-		synctest.Test(t, func(*testing.T) {
-			waits := arrive(rand.New(rand.NewPCG(seed, 0)), utilisation, timeout, users[i].make(loopPermits))
-			must(json.NewEncoder(os.Stdout).Encode(waits))
-		})
+	printFromBubble(func() any {
+		return arrive(rand.New(rand.NewPCG(seed, 0)), utilisation, timeout, users[i].make(loopPermits))
+	})
+}
+
+// printFromBubble prints the result of run, in virtual time, as JSON. It ends the process.
+func printFromBubble(run func() any) {
+	testing.Main(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "bubble", F: func(t *testing.T) {
+		synctest.Test(t, func(*testing.T) { must(json.NewEncoder(os.Stdout).Encode(run())) })
 	}}}, nil, nil)
+}
+
+// runInBubble starts this program in a role that calls printFromBubble, and decodes what it
+// prints.
+func runInBubble(result any, role ...string) {
+	program, err := os.Executable()
+	must(err)
+	cmd := exec.Command(program, role...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	must(err)
+	must(cmd.Start())
+	must(json.NewDecoder(out).Decode(result))
+	io.Copy(io.Discard, out) // what package testing prints
+	must(cmd.Wait())
 }
 
 // arrive starts callers and returns the waits of those that are served.
