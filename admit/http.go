@@ -84,8 +84,13 @@ func (h HTTP) Handler(next http.Handler) http.Handler {
 
 type admissionKey struct{}
 
-// FromContext returns the admission of the request that a handler serves, to settle its
-// cost or to see whether it is degraded. Without one it returns the zero Admission.
+func withAdmission(ctx context.Context, a Admission) context.Context {
+	return context.WithValue(ctx, admissionKey{}, a)
+}
+
+// FromContext returns the admission of the request that a handler, or a function of
+// [Controller.Do], serves: to settle its cost, or to see whether it is degraded. Without one
+// it returns the zero Admission.
 func FromContext(ctx context.Context) Admission {
 	a, _ := ctx.Value(admissionKey{}).(Admission)
 	return a
