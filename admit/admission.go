@@ -34,7 +34,7 @@ var none taken
 var tickets = sync.Pool{New: func() any { return new(ticket) }}
 
 // admitted returns the admission of an attempt that has passed the checks. The duration of
-// the request begins here: its wait says nothing about the dependency.
+// the request begins here: its wait is no evidence about the dependency.
 func (a *attempt) admitted(degraded bool) Admission {
 	var start time.Duration
 	if a.c.timed {

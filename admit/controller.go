@@ -163,8 +163,8 @@ func (c *Controller) ShedClass(name string, on bool) {
 }
 
 // Shutdown rejects all new requests, and waits until those in flight are done. Requests
-// that wait in the queue are rejected, and those that wait for a rate are when that wait
-// ends. Degraded requests hold no permit, so it does not wait for them. If ctx ends first,
+// that wait in the queue are rejected at once. Those that wait for a rate are rejected at the
+// end of that wait. Degraded requests hold no permit, so it does not wait for them. If ctx ends first,
 // it returns an error that wraps its cause.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.setSwitch(drainingSwitch, true)

@@ -71,7 +71,7 @@ type writerOnly struct{ io.Writer }
 // Flush implements [http.Flusher].
 func (w *response) Flush() { _ = w.FlushError() }
 
-// FlushError is Flush for [http.ResponseController].
+// FlushError flushes for [http.ResponseController], which needs the error.
 func (w *response) FlushError() (err error) {
 	w.written = true
 	w.bound.write(func() { err = http.NewResponseController(w.ResponseWriter).Flush() })

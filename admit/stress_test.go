@@ -54,8 +54,8 @@ func TestBreaker_IsNeverWedged(t *testing.T) {
 	}
 }
 
-// TestController_ShutdownAndResumeLoseNothing races requests that wait and are cancelled with
-// an operator who drains and resumes, and with more classes than the controller keeps.
+// TestController_ShutdownAndResumeLoseNothing drains and resumes while requests wait and are
+// cancelled. They have more classes than the controller keeps.
 func TestController_ShutdownAndResumeLoseNothing(t *testing.T) {
 	t.Parallel()
 	const permits = 1 << 20 // of which one returns in an hour
