@@ -43,9 +43,10 @@ type Adapter struct {
 	limit    Limit
 	resize   func(int64)
 	inFlight func() (n int64, waits bool) // nil: unknown
-	current  atomic.Int64
+	capacity func() int64                 // of the target, which others may resize; nil: current is all that is known
+	current  atomic.Int64                 // 0: unknown
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards what follows, and is held while limit and resize are called
 	begin time.Duration
 	look  time.Duration // when inFlight is called next
 	sum   time.Duration
@@ -54,17 +55,25 @@ type Adapter struct {
 
 // Adapt returns an adapter that resizes target to the limit that l computes. The target has
 // a method Resize(int64), or Resize(context.Context, int64) error such as a semaphore of a
-// fleet. Adapt panics if it has neither. The limit starts at the capacity of the target, if
-// its method Stats returns one.
+// fleet. Adapt panics if it has neither, or if the limit is invalid. The limit starts at the
+// capacity of the target, if its method Stats returns one, and otherwise at what is in
+// flight. A capacity that an operator has set is the start of the next window, and one of 0
+// stays until the operator raises it.
 func Adapt(target any, l Limit) *Adapter {
+	if v, ok := l.(interface{ check() error }); ok {
+		if err := v.check(); err != nil {
+			panic("admit: Adapt: " + err.Error())
+		}
+	}
 	a := &Adapter{limit: l}
+	inBackground := false
 	switch t := target.(type) {
 	case interface{ Resize(int64) }:
 		a.resize = t.Resize
 	case interface {
 		Resize(context.Context, int64) error
 	}:
-		a.resize = background(t.Resize)
+		a.resize, inBackground = background(t.Resize), true
 	default:
 		panic(fmt.Sprintf("admit: Adapt(%T): want a method Resize(int64) or Resize(context.Context, int64) error", target))
 	}
@@ -74,6 +83,12 @@ func Adapt(target any, l Limit) *Adapter {
 		a.inFlight = func() (int64, bool) {
 			st, _ := stats()
 			return st.InUse, st.Waiters > 0
+		}
+		if !inBackground { // or else the capacity may be that of before the last resize
+			a.capacity = func() int64 {
+				st, _ := stats()
+				return st.Capacity
+			}
 		}
 	}
 	return a
@@ -144,16 +159,24 @@ func (a *Adapter) sample(o Result, took, now time.Duration) {
 	} else if !a.mu.TryLock() {
 		return // a sample less does not matter; waiting for the lock would
 	}
-	w, complete := a.addLocked(o, took, now)
-	if !complete {
-		a.mu.Unlock()
+	defer a.mu.Unlock() // also if limit or resize panic
+	if w, complete := a.addLocked(o, took, now); complete {
+		a.resizeLocked(w)
+	}
+}
+
+// resizeLocked resizes the target to the limit after a window.
+func (a *Adapter) resizeLocked(w Window) {
+	if a.capacity != nil && w.Limit == 0 {
+		return // an operator has paused the target
+	}
+	next := a.limit.Next(w)
+	if next == w.Limit {
 		return
 	}
-	next := max(1, a.limit.Next(w))
-	a.mu.Unlock()
-	if a.current.Swap(next) != next {
-		a.resize(next)
-	}
+	next = max(1, next)
+	a.current.Store(next)
+	a.resize(next)
 }
 
 // addLocked adds a result, and returns the window if it is complete.
@@ -183,7 +206,12 @@ func (a *Adapter) addLocked(o Result, took, now time.Duration) (Window, bool) {
 		return Window{}, false
 	}
 	w := a.w
-	w.Limit = a.current.Load()
+	if a.capacity != nil {
+		a.current.Store(a.capacity())
+	}
+	if w.Limit = a.current.Load(); w.Limit == 0 && a.capacity == nil {
+		w.Limit = w.InFlight
+	}
 	if w.Calls > 0 {
 		w.Mean = a.sum / time.Duration(w.Calls)
 	}

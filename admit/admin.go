@@ -57,7 +57,8 @@ func (c *Controller) serveAdmin(w http.ResponseWriter, r *http.Request) {
 			c.writeState(w, true)
 			return
 		}
-		http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
+		h.Set("Location", "?") // this page, also if it is mounted below a prefix
+		w.WriteHeader(http.StatusSeeOther)
 	default:
 		h.Set("Allow", "GET, HEAD, POST")
 		http.Error(w, "use GET to look, POST to change", http.StatusMethodNotAllowed)

@@ -120,3 +120,21 @@ func TestAdmin_ShowsTheState(t *testing.T) {
 		}
 	}
 }
+
+// TestAdmin_RedirectsToItself mounts the page below a prefix that its handler does not see.
+func TestAdmin_RedirectsToItself(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{Logger: quiet})
+	mux := http.NewServeMux()
+	mux.Handle("/ops/admit/", http.StripPrefix("/ops/admit", c.Admin()))
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	resp, err := s.Client().PostForm(s.URL+"/ops/admit/?x=1", url.Values{"shed": {"on"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Request.Method != http.MethodGet || resp.Request.URL.Path != "/ops/admit/" {
+		t.Errorf("%d from %s %s", resp.StatusCode, resp.Request.Method, resp.Request.URL)
+	}
+}

@@ -24,7 +24,7 @@ type ticket struct {
 	gen      uint64
 	c        *Controller
 	degraded bool
-	start    time.Duration // since epoch
+	start    time.Duration // when the request was admitted, since epoch; 0 unless requests are timed
 	taken
 }
 
@@ -33,11 +33,16 @@ var none taken
 
 var tickets = sync.Pool{New: func() any { return new(ticket) }}
 
-// admitted returns the admission of an attempt that has passed the checks.
+// admitted returns the admission of an attempt that has passed the checks. The duration of
+// the request begins here: its wait is no evidence about the dependency.
 func (a *attempt) admitted(degraded bool) Admission {
+	var start time.Duration
+	if a.c.timed {
+		start = sinceEpoch()
+	}
 	t := tickets.Get().(*ticket)
 	t.mu.Lock()
-	t.c, t.degraded, t.start, t.taken = a.c, degraded, a.start, a.taken
+	t.c, t.degraded, t.start, t.taken = a.c, degraded, start, a.taken
 	gen := t.gen
 	t.mu.Unlock()
 	return Admission{t, gen}
@@ -56,14 +61,19 @@ func (a Admission) Done(o Result) {
 	}
 	t.gen++
 	c, start, held := t.c, t.start, t.taken
+	if t.degraded {
+		o = Ignored // a cheap response is no evidence about the dependency
+	}
 	t.c, t.taken = nil, none
 	t.mu.Unlock()
 	tickets.Put(t)
 	c.done(start, held, o)
 }
 
-// done counts the result of a request, and returns its permits.
+// done counts the result of a request, and returns its permits, also if a function of the
+// user panics.
 func (c *Controller) done(start time.Duration, held taken, o Result) {
+	defer held.permit.Release()
 	if c.timed && o != Ignored {
 		now := sinceEpoch()
 		held.probe.report(o, now-start, now)
@@ -71,12 +81,11 @@ func (c *Controller) done(start time.Duration, held taken, o Result) {
 	} else {
 		held.probe.Done(Ignored, 0)
 	}
-	held.permit.Release()
 }
 
 // Settle corrects what the request has cost, once that is known: less than [Request.Cost]
 // is refunded to the budget, and more is charged. Only the first Settle has an effect, and
-// only before Done.
+// only before Done. A request whose Cost was 0 has no part in the budget.
 func (a Admission) Settle(cost int64) {
 	t := a.ticket
 	if t == nil {
@@ -128,9 +137,15 @@ func ResultOf(err error) Result {
 		return OK
 	case errors.Is(err, context.Canceled):
 		return Ignored
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrUnavailable):
+	case timedOut(err), errors.Is(err, sema.ErrTimeout), errors.Is(err, sema.ErrFull), errors.Is(err, sema.ErrUnavailable):
 		return Dropped
 	default:
 		return Failed
 	}
+}
+
+// timedOut reports whether err is a timeout, of a context or of package net.
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
 }

@@ -18,8 +18,7 @@ type attempt struct {
 	ctx     context.Context
 	mayWait bool
 	request Request
-	start   time.Duration // since epoch; 0 unless the deadline was computed or requests are timed
-	until   time.Duration // the deadline, since epoch; see left
+	until   time.Duration // the deadline, since epoch; 0: not computed, see left
 
 	taken
 }
@@ -55,10 +54,15 @@ func (c *Controller) admit(ctx context.Context, r Request, mayWait bool) (Admiss
 		r.Weight = 1
 	}
 	a := attempt{c: c, k: c.classes.of(r.Class), ctx: ctx, mayWait: mayWait, request: r}
-	if c.timed {
-		a.start = sinceEpoch()
-	}
-	if why := a.run(); why.any() {
+	ended := false
+	defer func() {
+		if !ended { // a function of the user has panicked
+			a.refund()
+		}
+	}()
+	why := a.run()
+	ended = true
+	if why.any() {
 		return a.rejected(why)
 	}
 	return a.admitted(false), nil
@@ -75,7 +79,7 @@ func (a *attempt) run() rejected {
 	}
 	if c.breaker != nil {
 		var wait time.Duration
-		if a.probe, wait = c.breaker.allow(a.start); wait > 0 {
+		if a.probe, wait = c.breaker.allow(); wait > 0 {
 			return rejected{reason: ReasonBreaker, after: wait}
 		}
 	}
@@ -211,10 +215,10 @@ func (a *attempt) computeDeadline() {
 	a.until = math.MaxInt64
 	now := sinceEpoch()
 	if a.c.config.MaxWait > 0 {
-		a.until = now + a.c.config.MaxWait
+		a.until = later(now, a.c.config.MaxWait)
 	}
 	if deadline, ok := a.ctx.Deadline(); ok {
-		a.until = min(a.until, now+time.Until(deadline))
+		a.until = min(a.until, later(now, time.Until(deadline)))
 	}
 }
 
@@ -284,3 +288,12 @@ func (c *Controller) invalid(ctx context.Context, r Request) error {
 var epoch = time.Now()
 
 func sinceEpoch() time.Duration { return time.Since(epoch) }
+
+// later returns now + d, or the latest time if the sum overflows: a duration of
+// math.MaxInt64 means for ever.
+func later(now, d time.Duration) time.Duration {
+	if sum := now + d; d <= 0 || sum > now {
+		return sum
+	}
+	return math.MaxInt64
+}

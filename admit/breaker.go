@@ -78,15 +78,23 @@ func NewBreaker(config BreakerConfig) *Breaker {
 	orDefault(&c.FailureRatio, 0.5)
 	orDefault(&c.SlowRatio, 0.8)
 	orDefault(&c.OpenFor, 5*time.Second)
-	orDefault(&c.MaxOpenFor, 12*c.OpenFor)
+	orDefault(&c.MaxOpenFor, times(12, c.OpenFor))
 	orDefault(&c.Probes, 3)
 	orDefault(&c.ProbeTimeout, 10*time.Second)
-	if c.Window < windowBuckets || c.MinCalls < 0 || c.FailureRatio < 0 || c.SlowCall < 0 || c.SlowRatio < 0 || c.OpenFor < 0 || c.MaxOpenFor < c.OpenFor || c.Probes < 0 || c.ProbeTimeout < 0 {
-		panic("admit: NewBreaker: negative values, or MaxOpenFor below OpenFor")
+	if c.Window < windowBuckets || c.MinCalls < 0 || !(c.FailureRatio >= 0) || c.SlowCall < 0 || !(c.SlowRatio >= 0) || c.OpenFor < 0 || c.MaxOpenFor < c.OpenFor || c.Probes < 0 || c.ProbeTimeout < 0 {
+		panic("admit: NewBreaker: negative values, a ratio that is no number, or MaxOpenFor below OpenFor")
 	}
 	b := &Breaker{config: config}
 	b.window.width = c.Window / windowBuckets
 	return b
+}
+
+// times returns n·d, or the longest duration if the product overflows.
+func times(n int64, d time.Duration) time.Duration {
+	if int64(d) > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * d
 }
 
 func orDefault[T comparable](field *T, value T) {
@@ -106,7 +114,7 @@ type Attempt struct {
 
 // Allow lets a call pass, or returns a [Rejection]. Report the result with [Attempt.Done].
 func (b *Breaker) Allow() (Attempt, error) {
-	a, wait := b.allow(sinceEpoch())
+	a, wait := b.allow()
 	if wait > 0 {
 		return a, &Rejection{Reason: ReasonBreaker, RetryAfter: wait, Err: facts[ReasonBreaker]}
 	}
@@ -114,13 +122,13 @@ func (b *Breaker) Allow() (Attempt, error) {
 }
 
 // allow lets a call pass, or returns when to ask again.
-func (b *Breaker) allow(now time.Duration) (Attempt, time.Duration) {
+func (b *Breaker) allow() (Attempt, time.Duration) {
 	if State(b.state.Load()) == Closed {
 		return Attempt{breaker: b}, 0
 	}
 	b.mu.Lock()
 	was := State(b.state.Load())
-	a, wait := b.allowLocked(now)
+	a, wait := b.allowLocked(sinceEpoch())
 	is := State(b.state.Load())
 	b.mu.Unlock()
 	b.changed(was, is)
@@ -151,7 +159,7 @@ func (b *Breaker) allowLocked(now time.Duration) (Attempt, time.Duration) {
 	if len(live)+b.succeeded >= b.config.Probes {
 		return Attempt{}, next
 	}
-	at := now + b.config.ProbeTimeout
+	at := later(now, b.config.ProbeTimeout)
 	b.expiry = append(b.expiry, at)
 	return Attempt{breaker: b, episode: b.episode, expiry: at}, 0
 }
@@ -179,7 +187,7 @@ func (a Attempt) report(o Result, took, now time.Duration) {
 	}
 	b.mu.Lock()
 	was := State(b.state.Load())
-	b.judgeLocked(a, o, failed || slow, now)
+	b.judgeLocked(a, o, o != Ignored && (failed || slow), now)
 	is := State(b.state.Load())
 	b.mu.Unlock()
 	b.changed(was, is)
@@ -201,7 +209,7 @@ func (b *Breaker) judgeLocked(a Attempt, o Result, bad bool, now time.Duration) 
 		switch {
 		case o == Ignored:
 		case bad:
-			b.openFor = min(2*b.openFor, b.config.MaxOpenFor)
+			b.openFor = min(times(2, b.openFor), b.config.MaxOpenFor)
 			b.openLocked(now)
 		default:
 			if b.succeeded++; b.succeeded >= b.config.Probes {
@@ -220,7 +228,7 @@ func (b *Breaker) overLocked(now time.Duration) bool {
 }
 
 func (b *Breaker) openLocked(now time.Duration) {
-	b.openUntil = now + b.openFor
+	b.openUntil = later(now, b.openFor)
 	b.state.Store(uint32(Open))
 }
 

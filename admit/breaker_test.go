@@ -182,3 +182,31 @@ func TestBreaker_IgnoredProbeFreesItsPlace(t *testing.T) {
 		wantState(t, b, admit.HalfOpen)
 	})
 }
+
+// TestBreaker_ResultsOfAnEarlierPhaseDecideNothing reports probes after the phase that they
+// belong to has ended.
+func TestBreaker_ResultsOfAnEarlierPhaseDecideNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := admit.NewBreaker(admit.BreakerConfig{OpenFor: time.Second, Probes: 3})
+		b.Trip()
+		time.Sleep(time.Second)
+		var early [2]admit.Attempt
+		for i := range early {
+			var err error
+			if early[i], err = b.Allow(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call(t, b, admit.Failed, 0)
+		time.Sleep(2 * time.Second)
+		call(t, b, admit.OK, 0)
+		call(t, b, admit.OK, 0)
+		early[0].Done(admit.OK, 0)
+		wantState(t, b, admit.HalfOpen)
+		early[1].Done(admit.Failed, 0)
+		wantState(t, b, admit.HalfOpen)
+		call(t, b, admit.OK, 0)
+		wantState(t, b, admit.Closed)
+	})
+}

@@ -46,8 +46,8 @@ type Config struct {
 	// Result is the result of a function that [Controller.Do] has run, given its error.
 	// Default: ResultOf.
 	Result func(error) Result
-	// Logger receives rejections, at most one line in ten seconds for each reason, and
-	// changes of switches, breaker and limit. Default: slog.Default().
+	// Logger receives rejections, at most one line in ten seconds for each reason, and what
+	// operators change. Default: slog.Default().
 	Logger *slog.Logger
 	// Observers receive EventRejected for each rejection. Observers of waits and permits
 	// belong to the options of Queue.
@@ -135,7 +135,8 @@ func (c *Controller) TryAdmit(ctx context.Context, r Request) (Admission, error)
 }
 
 // Do runs fn as an admitted request, and reports its result. The context of fn carries the
-// permit, see [Admission.Context]. If fn panics, the request has failed.
+// permit, see [Admission.Context], and the admission: with [Config.Degrade], fn must ask
+// [FromContext] whether it is to respond cheaply. If fn panics, the request has failed.
 func (c *Controller) Do(ctx context.Context, r Request, fn func(context.Context) error) error {
 	a, err := c.Admit(ctx, r)
 	if err != nil {
@@ -144,7 +145,7 @@ func (c *Controller) Do(ctx context.Context, r Request, fn func(context.Context)
 	defer a.Done(Failed) // unless it is done: fn has panicked
 	held, cancel := a.Context(ctx)
 	defer cancel()
-	err = fn(held)
+	err = fn(withAdmission(held, a))
 	a.Done(c.config.Result(err))
 	return err
 }
@@ -162,7 +163,9 @@ func (c *Controller) ShedClass(name string, on bool) {
 }
 
 // Shutdown rejects all new requests, and waits until those in flight are done. Requests
-// that wait are rejected, too. If ctx ends first, it returns an error that wraps its cause.
+// that wait in the queue are rejected at once. Those that wait for a rate are rejected at the
+// end of that wait. Degraded requests hold no permit, so it does not wait for them. If ctx ends first,
+// it returns an error that wraps its cause.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.setSwitch(drainingSwitch, true)
 	return c.queue.Drain(ctx)

@@ -3,8 +3,9 @@ package admit
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"runtime"
-	"sync"
 
 	"github.com/sema-go/sema"
 )
@@ -26,7 +27,10 @@ const (
 // are those of light statements. It is safe for concurrent use.
 //
 // The permit is held until the rows are closed, the transaction ends or the statement has
-// run. Rows that are read to their end close themselves.
+// run. Rows that are read to their end close themselves. Statements of a [Tx] run under its
+// permit. Any other statement takes permits of its own, also while the caller holds rows or
+// a transaction: callers that all do so can wait for each other for ever, unless their
+// contexts end or the gate has a MaxWait.
 type DB struct {
 	Statements
 	db    *sql.DB
@@ -139,15 +143,60 @@ func (s Statements) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, erro
 	if err != nil {
 		return nil, err
 	}
-	tx, err := s.d.db.BeginTx(ctx, opts)
+	begun := false
+	defer func() {
+		if !begun { // it has failed, or the driver has panicked
+			p.release()
+		}
+	}()
+	conn, tx, err := s.begin(ctx, opts)
 	if err != nil {
-		p.release()
 		return nil, err
 	}
-	t := &Tx{Tx: tx, release: sync.OnceFunc(p.release)}
+	begun = true
+	t := &Tx{Tx: tx, end: func() {
+		defer p.release()
+		returnConn(conn, ctx.Err() != nil)
+	}}
 	// A transaction ends by itself when its context does.
-	t.stop = context.AfterFunc(ctx, t.release)
+	t.stop = context.AfterFunc(ctx, t.end)
 	return t, nil
+}
+
+// begin begins a transaction on a connection of its own: closing that is the only way to
+// wait until database/sql has rolled back a transaction whose context ended. A connection
+// that has gone bad is replaced, as [sql.DB.BeginTx] does.
+func (s Statements) begin(ctx context.Context, opts *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
+	for tries := max(2, s.d.db.Stats().Idle); ; tries-- {
+		conn, err := s.d.db.Conn(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		tx, err := conn.BeginTx(ctx, opts)
+		if err == nil {
+			return conn, tx, nil
+		}
+		conn.Close()
+		if tries == 0 || !errors.Is(err, driver.ErrBadConn) {
+			return nil, nil, err
+		}
+	}
+}
+
+// returnConn waits until the transaction on a connection has ended, and returns the
+// connection to the pool. After a cancelled transaction database/sql discards a connection
+// that it cannot reset, and so does returnConn.
+func returnConn(conn *sql.Conn, cancelled bool) {
+	if cancelled {
+		_ = conn.Raw(func(c any) error {
+			_, resets := c.(driver.SessionResetter)
+			if _, validates := c.(driver.Validator); resets && validates {
+				return nil
+			}
+			return driver.ErrBadConn
+		})
+	}
+	conn.Close()
 }
 
 // Rows are [sql.Rows] that hold a permit until they are closed.
@@ -208,6 +257,11 @@ func (r *Row) Scan(dest ...any) error {
 		return r.err
 	}
 	defer r.rows.Close()
+	for _, d := range dest {
+		if _, ok := d.(*sql.RawBytes); ok { // its memory is that of the rows, which are closed
+			return errors.New("sql: RawBytes isn't allowed on Row.Scan")
+		}
+	}
 	if !r.rows.Rows.Next() {
 		if err := r.rows.Err(); err != nil {
 			return err
@@ -223,23 +277,27 @@ func (r *Row) Scan(dest ...any) error {
 // A Tx is a [sql.Tx] that holds a permit until it ends.
 type Tx struct {
 	*sql.Tx
-	release func()
-	stop    func() bool
+	stop func() bool // prevents end when the context ends; reports whether it did
+	end  func()      // waits until the transaction has ended, and returns connection and permit
 }
 
-// Commit commits the transaction and returns the permit.
+// Commit commits the transaction and returns the permit. If the context has ended, the
+// permit is returned when the transaction is rolled back.
 func (t *Tx) Commit() error {
-	defer t.end()
+	defer t.ended()
 	return t.Tx.Commit()
 }
 
-// Rollback aborts the transaction and returns the permit.
+// Rollback aborts the transaction and returns the permit, as Commit does.
 func (t *Tx) Rollback() error {
-	defer t.end()
+	defer t.ended()
 	return t.Tx.Rollback()
 }
 
-func (t *Tx) end() {
-	t.stop()
-	t.release()
+// ended returns the permit, once: the first stop reports true, unless the context has ended
+// and calls end itself.
+func (t *Tx) ended() {
+	if t.stop() {
+		t.end()
+	}
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"errors"
 	"math"
 	"time"
 )
@@ -12,14 +13,24 @@ type bounds struct {
 	exact    float64 // 0: not known yet
 }
 
+// use sets the bounds, or their defaults.
+func (b *bounds) use(least, most int64) *bounds {
+	b.min, b.max = least, most
+	orDefault(&b.min, 1)
+	orDefault(&b.max, 1000)
+	return b
+}
+
+// check returns an error if no limit is within the bounds.
+func (b *bounds) check() error {
+	if b.min < 1 || b.max < b.min {
+		return errors.New("want Min from 1 and Max from Min")
+	}
+	return nil
+}
+
 // start returns the limit as a fraction.
 func (b *bounds) start(current int64) float64 {
-	if b.min == 0 {
-		b.min = 1
-	}
-	if b.max == 0 {
-		b.max = 1000
-	}
 	if int64(math.Round(b.exact)) != current && current > 0 {
 		b.exact = float64(current) // set by an operator, or the first window
 	}
@@ -46,17 +57,29 @@ type AIMD struct {
 
 // Next implements [Limit].
 func (l *AIMD) Next(w Window) int64 {
-	orDefault(&l.Increase, 1)
-	orDefault(&l.Backoff, 0.9)
-	l.bounds.min, l.bounds.max = l.Min, l.Max
-	limit := l.bounds.start(w.Limit)
+	increase, backoff := l.steps()
+	limit := l.bounds.use(l.Min, l.Max).start(w.Limit)
 	switch {
 	case w.Dropped > 0, l.Timeout > 0 && w.Mean > l.Timeout:
-		limit *= l.Backoff
+		limit *= backoff
 	case w.busy():
-		limit += l.Increase
+		limit += increase
 	}
 	return l.bounds.set(limit)
+}
+
+func (l *AIMD) steps() (increase, backoff float64) {
+	increase, backoff = l.Increase, l.Backoff
+	orDefault(&increase, 1)
+	orDefault(&backoff, 0.9)
+	return increase, backoff
+}
+
+func (l *AIMD) check() error {
+	if increase, backoff := l.steps(); !(increase > 0 && increase <= math.MaxInt64) || !(backoff > 0 && backoff < 1) || l.Timeout < 0 {
+		return errors.New("AIMD: want a positive Increase, a Backoff between 0 and 1, and a Timeout from 0")
+	}
+	return new(bounds).use(l.Min, l.Max).check()
 }
 
 // A prober lowers the limit for one window in probeEvery. What is queued inside the
@@ -109,10 +132,11 @@ type Vegas struct {
 // each window, and a faster request lowers it again.
 const forgetFastest = 1.001
 
+func (l *Vegas) check() error { return new(bounds).use(l.Min, l.Max).check() }
+
 // Next implements [Limit].
 func (l *Vegas) Next(w Window) int64 {
-	l.bounds.min, l.bounds.max = l.Min, l.Max
-	limit, probed := l.prober.ended(l.bounds.start(w.Limit))
+	limit, probed := l.prober.ended(l.bounds.use(l.Min, l.Max).start(w.Limit))
 	if w.Calls > 0 {
 		l.fastest = time.Duration(float64(l.fastest) * forgetFastest)
 		if l.fastest == 0 || w.Min < l.fastest {
@@ -161,10 +185,11 @@ const (
 	gradientSmoothing = 0.2
 )
 
+func (l *Gradient) check() error { return new(bounds).use(l.Min, l.Max).check() }
+
 // Next implements [Limit].
 func (l *Gradient) Next(w Window) int64 {
-	l.bounds.min, l.bounds.max = l.Min, l.Max
-	limit, probed := l.prober.ended(l.bounds.start(w.Limit))
+	limit, probed := l.prober.ended(l.bounds.use(l.Min, l.Max).start(w.Limit))
 	short := float64(w.Mean)
 	if w.Calls > 0 {
 		if l.long == 0 || probed && short < l.long {
@@ -196,6 +221,13 @@ func DryRun(l Limit, report func(current, proposed int64)) Limit { return &dryRu
 type dryRun struct {
 	limit  Limit
 	report func(current, proposed int64)
+}
+
+func (d *dryRun) check() error {
+	if v, ok := d.limit.(interface{ check() error }); ok {
+		return v.check()
+	}
+	return nil
 }
 
 // Next implements [Limit].

@@ -3,6 +3,7 @@ package admit
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 
 	"github.com/sema-go/sema"
@@ -10,8 +11,8 @@ import (
 
 // Listener returns a listener that holds a permit of gate for each open connection: Accept
 // waits for one first. So connections beyond the capacity stay in the backlog of the
-// kernel. A connection returns its permit when it is closed. Closing the listener ends a
-// wait.
+// kernel. A connection returns its permit when it is closed. An Accept that waits for a
+// connection holds a permit, too. Closing the listener ends a wait.
 func Listener(l net.Listener, gate sema.Gate) net.Listener {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &listener{Listener: l, gate: gate, ctx: ctx, cancel: cancel}
@@ -72,6 +73,23 @@ type heldConn struct {
 func (c *heldConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
+}
+
+// ReadFrom implements [io.ReaderFrom], so that files are sent without a copy.
+func (c *heldConn) ReadFrom(r io.Reader) (int64, error) {
+	if from, ok := c.Conn.(io.ReaderFrom); ok {
+		return from.ReadFrom(r)
+	}
+	return io.Copy(writerOnly{c.Conn}, r)
+}
+
+// CloseWrite ends what is sent, as [net.TCPConn.CloseWrite] does. Servers use it so that a
+// client can read its response before the connection is closed.
+func (c *heldConn) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // NetConn returns the connection without the permit, as [tls.Conn.NetConn] does.

@@ -24,8 +24,8 @@ func StatusOf(why Reason) int {
 
 // Reject responds to a request that was not admitted: with 429 or 503, a Retry-After, the
 // header X-Shed-Reason, and a problem document (RFC 9457). An error that is no [Rejection]
-// is 503 too, except that ErrInvalid is 500; a request whose context has ended gets none,
-// since its client is gone.
+// is 503 too, except that ErrInvalid is 500, and that a request whose context was cancelled
+// is 499: its client is gone, and the status is for logs.
 func Reject(w http.ResponseWriter, r *http.Request, err error) { rejectAs(w, r, err, StatusOf) }
 
 func rejectAs(w http.ResponseWriter, r *http.Request, err error, statusOf func(Reason) int) {
@@ -40,7 +40,7 @@ func rejectAs(w http.ResponseWriter, r *http.Request, err error, statusOf func(R
 		w.Header().Set("X-Shed-Reason", p.Reason)
 	case errors.Is(err, sema.ErrInvalid):
 		p.Status, p.Detail = http.StatusInternalServerError, "the request could not be classified"
-	case r != nil && r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())):
+	case r != nil && r.Context().Err() == context.Canceled && errors.Is(err, context.Cause(r.Context())):
 		p.Status = statusClientClosed
 	}
 	p.Title = http.StatusText(p.Status)
@@ -50,6 +50,9 @@ func rejectAs(w http.ResponseWriter, r *http.Request, err error, statusOf func(R
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
+	for _, stale := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} { // of the response that is not sent
+		w.Header().Del(stale)
+	}
 	w.WriteHeader(p.Status)
 	json.NewEncoder(w).Encode(p)
 }

@@ -29,8 +29,9 @@ type Retry struct {
 
 // Transport returns a transport whose requests are admitted first, for clients of a
 // dependency that must not be overrun. A permit is held until the body of the response is
-// closed or read to its end. Responses of 429 and 503 are dropped requests: they count for
-// breaker and limit, and their Retry-After pauses the rate if it has a method PauseUntil.
+// closed or read to its end; that of an upgraded connection (101) until it is closed.
+// Responses of 429, 503 and 504 are dropped requests: they count for breaker and limit, and
+// their Retry-After pauses the rate if it has a method PauseUntil, for up to an hour.
 func (h HTTP) Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -38,6 +39,9 @@ func (h HTTP) Transport(next http.RoundTripper) http.RoundTripper {
 	orDefault(&h.Retry.Budget, 0.1)
 	orDefault(&h.Retry.Base, 100*time.Millisecond)
 	orDefault(&h.Retry.MaxDelay, 10*time.Second)
+	if !(h.Retry.Budget >= 0) || h.Retry.Base < 0 || h.Retry.MaxDelay < 0 {
+		panic("admit: HTTP.Transport: want a budget and delays of retries from 0")
+	}
 	return &transport{HTTP: h, next: next, budget: retryBudget{ratio: h.Retry.Budget, left: retryReserve}}
 }
 
@@ -71,46 +75,61 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // once sends the request if it is admitted.
 func (t *transport) once(r *http.Request) (*http.Response, error) {
-	a, err := t.Controller.Admit(r.Context(), t.request(r))
+	a, err := t.admit(r)
 	if err != nil {
-		closeBody(r)
 		return nil, err
 	}
-	if a.Degraded() { // a client has no cheap response, and the request holds no permit
-		a.Done(Ignored)
-		closeBody(r)
-		return nil, &Rejection{Controller: t.Controller.Name(), Reason: ReasonFull, Err: facts[ReasonFull]}
-	}
+	result, held := Failed, false // if next panics
 	defer func() {
-		if p := recover(); p != nil {
-			a.Done(Failed)
-			panic(p)
+		if !held {
+			a.Done(result)
 		}
 	}()
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
-		a.Done(ResultOf(err))
+		result = ResultOf(err)
 		return resp, err
 	}
-	o := resultOfStatus(resp.StatusCode)
-	if o == Dropped {
+	if resp == nil { // against the contract; http.Client returns an error
+		return nil, nil
+	}
+	if result = resultOfStatus(resp.StatusCode); result == Dropped {
 		t.pause(resp)
 	}
-	resp.Body = &heldBody{ReadCloser: resp.Body, admission: a, result: o}
+	if resp.Body != nil && resp.Body != http.NoBody {
+		resp.Body, held = hold(resp, a, result), true
+	}
 	return resp, nil
 }
 
-func closeBody(r *http.Request) {
-	if r.Body != nil {
-		r.Body.Close()
+// admit admits the request, or closes its body.
+func (t *transport) admit(r *http.Request) (Admission, error) {
+	admitted := false
+	defer func() {
+		if !admitted && r.Body != nil {
+			r.Body.Close()
+		}
+	}()
+	a, err := t.Controller.Admit(r.Context(), t.request(r))
+	if err != nil {
+		return a, err
 	}
+	if a.Degraded() { // a client has no cheap response, and the request holds no permit
+		a.Done(Ignored)
+		return a, &Rejection{Controller: t.Controller.Name(), Reason: ReasonFull, Err: facts[ReasonFull]}
+	}
+	admitted = true
+	return a, nil
 }
+
+// maxPause bounds what one response can do to the rate.
+const maxPause = time.Hour
 
 // pause passes the Retry-After of a response on to the rate.
 func (t *transport) pause(resp *http.Response) {
 	p, ok := t.Controller.rate.Limiter.(interface{ PauseUntil(time.Time) })
 	if wait := retryAfterOf(resp); ok && wait > 0 {
-		p.PauseUntil(time.Now().Add(wait))
+		p.PauseUntil(time.Now().Add(min(wait, maxPause)))
 	}
 }
 
@@ -131,7 +150,7 @@ func (t *transport) retries(r *http.Request, resp *http.Response, err error, try
 	if try >= t.Retry.Most || !repeatable(r) || r.Context().Err() != nil || RejectionOf(err) != nil {
 		return 0, false
 	}
-	delay := min(t.Retry.Base<<min(try, 20), t.Retry.MaxDelay)
+	delay := min(times(1<<min(try, 20), t.Retry.Base), t.Retry.MaxDelay)
 	delay = rand.N(delay) + 1
 	if err == nil {
 		if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
@@ -215,6 +234,14 @@ func (b *retryBudget) take() bool {
 	return true
 }
 
+// hold returns the body of a response, with its permit.
+func hold(resp *http.Response, a Admission, o Result) io.ReadCloser {
+	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+		return &upgraded{conn, a, o}
+	}
+	return &heldBody{resp.Body, a, o}
+}
+
 // A heldBody is the body of a response whose request is in flight until the body is closed
 // or read to its end.
 type heldBody struct {
@@ -241,11 +268,16 @@ func (b *heldBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Write implements [io.Writer] for connections that were upgraded (101), whose body is the
-// connection.
-func (b *heldBody) Write(p []byte) (int, error) {
-	if w, ok := b.ReadCloser.(io.Writer); ok {
-		return w.Write(p)
-	}
-	return 0, http.ErrNotSupported
+// An upgraded connection (101) is in flight until it is closed: one that was read to its end
+// may still be written.
+type upgraded struct {
+	io.ReadWriteCloser
+	admission Admission
+	result    Result
+}
+
+// Close implements [io.Closer].
+func (c *upgraded) Close() error {
+	defer c.admission.Done(c.result)
+	return c.ReadWriteCloser.Close()
 }

@@ -1,7 +1,7 @@
 // Package grpcadmit puts an [admit.Controller] in front of the methods of a gRPC server, or
 // in front of the calls of a gRPC client.
 //
-//	in := grpcadmit.Interceptor{Controller: c, Class: tenantOf}
+//	in := grpcadmit.Interceptor{Controller: c, Request: classify}
 //	server := grpc.NewServer(grpc.UnaryInterceptor(in.UnaryServer()), grpc.StreamInterceptor(in.StreamServer()))
 //
 // A call that is rejected gets RESOURCE_EXHAUSTED if its sender has sent too much, and

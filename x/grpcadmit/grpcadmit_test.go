@@ -2,6 +2,7 @@ package grpcadmit_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/sema-go/sema"
@@ -171,5 +173,78 @@ func TestStream_HoldsAPermitUntilItEnds(t *testing.T) {
 		if err := q.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A brokenStream is a stream of a client whose methods fail.
+type brokenStream struct {
+	grpc.ClientStream
+	err error
+}
+
+func (s brokenStream) SendMsg(any) error            { return s.err }
+func (s brokenStream) Header() (metadata.MD, error) { return nil, s.err }
+func (s brokenStream) RecvMsg(any) error            { return s.err }
+
+// TestStreamClient_AnErrorReturnsThePermit ends streams by the errors after which grpc-go
+// requires nothing of the caller.
+func TestStreamClient_AnErrorReturnsThePermit(t *testing.T) {
+	t.Parallel()
+	failed := status.Error(codes.Unavailable, "away")
+	for _, test := range []struct {
+		name string
+		err  error
+		call func(grpc.ClientStream) error
+		held int64
+	}{
+		{"SendMsg", failed, func(s grpc.ClientStream) error { return s.SendMsg(nil) }, 0},
+		{"SendMsg io.EOF", io.EOF, func(s grpc.ClientStream) error { return s.SendMsg(nil) }, 1}, // RecvMsg returns the status
+		{"Header", failed, func(s grpc.ClientStream) error { _, err := s.Header(); return err }, 0},
+		{"RecvMsg", failed, func(s grpc.ClientStream) error { return s.RecvMsg(nil) }, 0},
+		{"RecvMsg io.EOF", io.EOF, func(s grpc.ClientStream) error { return s.RecvMsg(nil) }, 0},
+	} {
+		q := wfq.New(1)
+		in := grpcadmit.Interceptor{Controller: controller(admit.Config{Queue: q})}.StreamClient()
+		open := func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+			return brokenStream{err: test.err}, nil
+		}
+		stream, err := in(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, nil, "/x/y", open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := test.call(stream); err != test.err || q.Stats().InUse != test.held {
+			t.Errorf("%s: %v, %d permits in use, want %d", test.name, err, q.Stats().InUse, test.held)
+		}
+	}
+}
+
+// TestInterceptors_PanicsReturnThePermit makes handler, invoker and streamer panic.
+func TestInterceptors_PanicsReturnThePermit(t *testing.T) {
+	t.Parallel()
+	q := wfq.New(1)
+	in := grpcadmit.Interceptor{Controller: controller(admit.Config{Queue: q})}
+	for name, call := range map[string]func(){
+		"unary server": func() {
+			in.UnaryServer()(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { panic("broken") })
+		},
+		"unary client": func() {
+			in.UnaryClient()(t.Context(), "", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+				panic("broken")
+			})
+		},
+		"stream client": func() {
+			in.StreamClient()(t.Context(), &grpc.StreamDesc{}, nil, "", func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+				panic("broken")
+			})
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil || q.Stats().InUse != 0 {
+					t.Errorf("%s: no panic, or %d permits in use", name, q.Stats().InUse)
+				}
+			}()
+			call()
+		}()
 	}
 }

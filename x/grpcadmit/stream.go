@@ -5,14 +5,16 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/sema-go/sema/admit"
 )
 
 // StreamClient returns an interceptor for the streams of a client. The permit is held until
-// the stream has ended: a receive failed or returned io.EOF, or the context of the call
-// ended. A caller that abandons a stream must cancel its context, as grpc-go requires anyway.
+// the stream has ended: a receive failed or returned io.EOF, Header or a send failed, or the
+// context of the call ended. A caller that abandons a stream must cancel its context, as
+// grpc-go requires anyway.
 func (i Interceptor) StreamClient() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		a, err := i.admit(ctx, method)
@@ -56,6 +58,24 @@ func (s *clientStream) RecvMsg(m any) error {
 		s.done(ResultOf(s.ctx, err))
 	}
 	return err
+}
+
+// SendMsg implements [grpc.ClientStream]. io.EOF means that RecvMsg returns the status.
+func (s *clientStream) SendMsg(m any) error {
+	err := s.ClientStream.SendMsg(m)
+	if err != nil && err != io.EOF {
+		s.done(ResultOf(s.ctx, err))
+	}
+	return err
+}
+
+// Header implements [grpc.ClientStream].
+func (s *clientStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	if err != nil {
+		s.done(ResultOf(s.ctx, err))
+	}
+	return md, err
 }
 
 func (s *clientStream) done(o admit.Result) {
