@@ -15,7 +15,7 @@ import (
 )
 
 // ahead is how many calls of Go return before a permit is free.
-const ahead = 64
+const ahead = 256
 
 // A shortGroup is a group of one permit that has found its functions to be short. One
 // function holds the permit.
@@ -52,8 +52,8 @@ func TestGroup_ShortFunctionsAreAcceptedInAdvance(t *testing.T) {
 		accepted int64
 	}{
 		{time.Microsecond, ahead},
-		{10 * time.Microsecond, ahead},
-		{11 * time.Microsecond, 0},
+		{50 * time.Microsecond, ahead},
+		{51 * time.Microsecond, 0},
 		{time.Millisecond, 0},
 	} {
 		t.Run(c.took.String(), func(t *testing.T) {

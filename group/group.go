@@ -66,8 +66,8 @@ func (g *Group) Context() context.Context { return g.ctx }
 // returns. If the group has failed or its context has ended, fn does not run. If the gate
 // rejects the call, that is an error of the group.
 //
-// While functions take less than about 10 µs, Go does not wait for the permit of fn if fewer
-// than 64 functions wait for theirs.
+// While functions take less than about 50 µs, Go does not wait for the permit of fn if fewer
+// than 256 functions wait for theirs.
 func (g *Group) Go(fn func(ctx context.Context) error) {
 	if err := g.start(g.ctx, 1, fn, true); err != nil {
 		g.fail(err)

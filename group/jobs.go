@@ -40,9 +40,9 @@ type jobs struct {
 
 const (
 	// maxAccepted is the largest number of accepted jobs.
-	maxAccepted = 64
+	maxAccepted = 256
 	// shortFunction is the longest duration of a short function.
-	shortFunction = 10 * time.Microsecond
+	shortFunction = 50 * time.Microsecond
 )
 
 // add appends a job.

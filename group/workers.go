@@ -182,7 +182,12 @@ func (w *workers) work(g *Group, next chan task, t task) {
 	defer w.all.Done()
 	for {
 		if t.fn == nil {
-			t = w.represent(g)
+			if t = w.represent(g); t.fn != nil {
+				// The next delegate is to acquire a free permit now. It is likely queued
+				// behind this goroutine, which would have returned its own permit before:
+				// few permits would be used while processors are idle.
+				runtime.Gosched()
+			}
 		}
 		if t.fn != nil {
 			w.perform(g, t)
