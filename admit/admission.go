@@ -25,11 +25,10 @@ type ticket struct {
 	c        *Controller
 	degraded bool
 	start    time.Duration // when the request was admitted, since epoch; 0 unless requests are timed
-	taken
+	probe    Attempt       // of the breaker
+	budget   sema.Permit
+	permit   sema.Permit // of the queue
 }
-
-// none is what an admission holds that is done.
-var none taken
 
 var tickets = sync.Pool{New: func() any { return new(ticket) }}
 
@@ -41,11 +40,11 @@ func (a *attempt) admitted(degraded bool) Admission {
 		start = sinceEpoch()
 	}
 	t := tickets.Get().(*ticket)
-	t.mu.Lock()
-	t.c, t.degraded, t.start, t.taken = a.c, degraded, start, a.taken
-	gen := t.gen
-	t.mu.Unlock()
-	return Admission{t, gen}
+	// No lock is needed: copies of earlier admissions read only the generation, which does
+	// not change here.
+	t.c, t.degraded, t.start = a.c, degraded, start
+	t.probe, t.budget, t.permit = a.probe, a.budget, a.permit
+	return Admission{t, t.gen}
 }
 
 // Done ends the request. Only the first call has an effect. Any goroutine may call it.
@@ -60,26 +59,27 @@ func (a Admission) Done(o Result) {
 		return
 	}
 	t.gen++
-	c, start, held := t.c, t.start, t.taken
+	c, start, probe, permit := t.c, t.start, t.probe, t.permit
 	if t.degraded {
 		o = Ignored // a cheap response is no evidence about the dependency
 	}
-	t.c, t.taken = nil, none
+	// The pool is not to keep what the admission referred to.
+	t.c, t.probe.breaker, t.budget, t.permit = nil, nil, sema.Permit{}, sema.Permit{}
 	t.mu.Unlock()
 	tickets.Put(t)
-	c.done(start, held, o)
+	c.done(start, probe, permit, o)
 }
 
 // done counts the result of a request, and returns its permits, also if a function of the
 // user panics.
-func (c *Controller) done(start time.Duration, held taken, o Result) {
-	defer held.permit.Release()
+func (c *Controller) done(start time.Duration, probe Attempt, permit sema.Permit, o Result) {
+	defer permit.Release()
 	if c.timed && o != Ignored {
 		now := sinceEpoch()
-		held.probe.report(o, now-start, now)
+		probe.report(o, now-start, now)
 		c.adapter.sample(o, now-start, now)
 	} else {
-		held.probe.Done(Ignored, 0)
+		probe.Done(Ignored, 0)
 	}
 }
 

@@ -23,7 +23,7 @@ type attempt struct {
 	taken
 }
 
-// taken is what an attempt has taken, and an admission holds.
+// taken is what an attempt has taken, to be refunded if a later check fails.
 type taken struct {
 	probe  Attempt     // of the breaker
 	rate   sema.Permit // of Config.Rate
@@ -40,7 +40,9 @@ type rejected struct {
 	cheap  bool  // Config.Degrade has decided to serve it cheaply
 }
 
-func (r rejected) any() bool { return r != rejected{} }
+// any reports whether a check failed. It compares field by field: comparing structs with
+// an interface in them costs as much as a lock.
+func (r *rejected) any() bool { return r.reason != 0 || r.cheap || r.cause != nil }
 
 // admit runs the checks.
 func (c *Controller) admit(ctx context.Context, r Request, mayWait bool) (Admission, error) {
