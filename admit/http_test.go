@@ -3,6 +3,7 @@ package admit_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/admit"
 	"github.com/sema-go/sema/rate"
 	"github.com/sema-go/sema/wfq"
@@ -83,6 +85,33 @@ func spent(t *testing.T) *rate.Gate {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// TestReject_ErrorsOfGates checks the headers for errors that are no rejections of a
+// controller: they follow what the gate knows.
+func TestReject_ErrorsOfGates(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err    error
+		reason string
+		least  int
+	}{
+		{&sema.Error{Op: "try", Name: "secret-name", Err: sema.ErrFull, After: 6500 * time.Millisecond}, "full", 7},
+		{fmt.Errorf("charge: %w", &sema.Error{Err: sema.ErrDraining}), "draining", 1},
+		{&admit.Rejection{Reason: admit.ReasonBreaker, RetryAfter: 3 * time.Second, Err: sema.ErrUnavailable}, "breaker", 3},
+		{errors.New("secret-name"), "", 1},
+	} {
+		w := httptest.NewRecorder()
+		w.Header().Set("X-Shed-Reason", "stale")
+		admit.Reject(w, httptest.NewRequest("GET", "/", nil), test.err)
+		after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+		if w.Code != http.StatusServiceUnavailable || err != nil || after < test.least || after > test.least+test.least/4+1 {
+			t.Errorf("%v: %d, Retry-After %q", test.err, w.Code, w.Header().Get("Retry-After"))
+		}
+		if got := w.Header().Get("X-Shed-Reason"); got != test.reason || strings.Contains(w.Body.String(), "secret-name") {
+			t.Errorf("%v: X-Shed-Reason %q, want %q; %s", test.err, got, test.reason, w.Body)
+		}
+	}
 }
 
 func TestRetryAfter_IsJitteredAndAtLeastASecond(t *testing.T) {

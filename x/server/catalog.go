@@ -27,13 +27,17 @@ type catalog struct {
 	names   map[string]*entry
 	flights map[string]*flight // snapshots in progress, by semaphore
 	closed  bool
-	work    sync.WaitGroup // snapshots in progress; incremented only while mu is held and closed is false
+
+	failedSince atomic.Int64 // when the store failed first without a success since, in nanoseconds since 1970; 0: it works
+
+	work sync.WaitGroup // snapshots in progress; incremented only while mu is held and closed is false
 }
 
 // An entry is a semaphore that is known to exist.
 type entry struct {
-	account *account     // the account that created it; nil: unknown
-	used    atomic.Int64 // when it was last opened or a batch was applied; nanoseconds since 1970
+	account *account             // the account that created it; nil: unknown
+	pace    atomic.Pointer[pace] // nil: nothing was granted
+	used    atomic.Int64         // when it was last opened or a batch was applied; nanoseconds since 1970
 
 	// mu is read-locked while the semaphore is used, and locked while the semaphore is
 	// deleted for being idle: no lease must be granted in between.
@@ -123,8 +127,7 @@ func (c *catalog) add(name string, one *account) bool {
 	}
 	if one == nil && !c.service.declared.exactly(name) {
 		if one = c.service.ownerOf(name); one != nil {
-			one.used[names].Add(1)
-			c.service.accounts.used[names].Add(1)
+			c.service.accounts.add(one, names)
 		}
 	}
 	e := &entry{account: one}
@@ -161,7 +164,8 @@ func (c *catalog) remove(name string) {
 
 // Apply implements [fleet.Store].
 func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	if e := c.use(name); e != nil {
+	e := c.use(name)
+	if e != nil {
 		defer e.mu.RUnlock()
 	}
 	reply, err := c.Store.Apply(ctx, name, b)
@@ -170,6 +174,10 @@ func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 	}
 	if err != nil {
 		return reply, c.failed("apply", name, err)
+	}
+	c.replied()
+	if e != nil {
+		e.observe(&reply)
 	}
 	return reply, nil
 }
@@ -210,6 +218,9 @@ func (c *catalog) Ping(ctx context.Context) (clock time.Time, err error) {
 		return time.Time{}, fmt.Errorf("ping the store: %w", errors.ErrUnsupported)
 	}
 	err = withinTimeout(ctx, func(ctx context.Context) (err error) { clock, err = e.Ping(ctx); return err })
+	if err == nil {
+		c.replied()
+	}
 	return clock, err
 }
 
@@ -245,6 +256,7 @@ func (c *catalog) failed(op, name string, err error) error {
 			return err
 		}
 	}
+	c.failedSince.CompareAndSwap(0, time.Now().UnixNano())
 	c.service.journal.error("store", "the store failed", "op", op, "semaphore", name, "error", err)
 	return err
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/leasing"
@@ -120,7 +122,7 @@ func (a jsonAPI) acquire(w http.ResponseWriter, r *http.Request) error {
 	if lease.ID != "" {
 		w.Header().Set("Location", "/v1/semaphores/"+url.PathEscape(lease.Semaphore)+"/leases/"+lease.ID)
 	}
-	rateLimit(w, lease.Semaphore, lease.Capacity, lease.InUse, lease.Window)
+	a.service.rateLimit(w, lease.Semaphore, lease.Capacity, lease.InUse, lease.Window)
 	return respond(w, http.StatusCreated, newLeaseText(lease))
 }
 
@@ -145,7 +147,7 @@ func (a jsonAPI) hold(w http.ResponseWriter, r *http.Request, request acquireReq
 		return err
 	}
 	if err != nil {
-		_ = json.NewEncoder(w).Encode(problemOf(fmt.Errorf("the lease has ended: %w", err)))
+		_ = json.NewEncoder(w).Encode(a.service.problemOf(fmt.Errorf("the lease has ended: %w", err)))
 	}
 	return nil
 }
@@ -260,13 +262,13 @@ func (a jsonAPI) info(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return respondInfo(w, http.StatusOK, now)
+	return a.respondInfo(w, http.StatusOK, now)
 }
 
 // respondInfo responds with a semaphore, and with the [etag] of its configuration.
-func respondInfo(w http.ResponseWriter, status int, now info) error {
+func (a jsonAPI) respondInfo(w http.ResponseWriter, status int, now info) error {
 	w.Header().Set("ETag", etag(now.Version))
-	rateLimit(w, now.Name, now.Effective, now.InUse, time.Duration(now.Window))
+	a.service.rateLimit(w, now.Name, now.Effective, now.InUse, time.Duration(now.Window))
 	return respond(w, status, now)
 }
 
@@ -290,7 +292,7 @@ func (a jsonAPI) configure(w http.ResponseWriter, r *http.Request) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return respondInfo(w, status, now)
+	return a.respondInfo(w, status, now)
 }
 
 func (a jsonAPI) delete(w http.ResponseWriter, r *http.Request) error {
@@ -320,7 +322,7 @@ func (a jsonAPI) drain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return respondInfo(w, http.StatusOK, now)
+	return a.respondInfo(w, http.StatusOK, now)
 }
 
 func (a jsonAPI) resume(w http.ResponseWriter, r *http.Request) error {
@@ -332,7 +334,7 @@ func (a jsonAPI) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return respondInfo(w, http.StatusOK, now)
+	return a.respondInfo(w, http.StatusOK, now)
 }
 
 // readBare reads the preconditions of a request without a body.
@@ -394,22 +396,23 @@ func (a jsonAPI) watch(w http.ResponseWriter, r *http.Request) error {
 
 // rateLimit sets the RateLimit headers (draft-ietf-httpapi-ratelimit-headers): the capacity
 // and the number of free permits. Those of a rate contain its window and, if no permit is
-// free, the average time until one is.
-func rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
+// free, the time until one is.
+func (s *service) rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
 	free := max(0, capacity-inUse)
 	policy, now := fmt.Sprintf("%q;q=%d", name, capacity), fmt.Sprintf("%q;r=%d", name, free)
 	if window > 0 {
 		policy += fmt.Sprintf(";w=%d", wholeSeconds(window))
 		if free == 0 {
-			now += fmt.Sprintf(";t=%d", wholeSeconds(returnTime(window, 1, capacity)))
+			free := s.store.freeIn(&sema.Error{Name: name, Weight: 1, Err: sema.ErrTimeout})
+			now += fmt.Sprintf(";t=%d", wholeSeconds(cmp.Or(free, returnTime(window, 1, capacity))))
 		}
 	}
 	w.Header().Set("RateLimit-Policy", policy)
 	w.Header().Set("RateLimit", now)
 }
 
-// returnTime returns the average time in which that many permits of a rate become free. The
-// exact time depends on when they were granted, which the store does not report.
+// returnTime returns the average time in which that many permits of a rate become free, for
+// rates of which this server has not seen the grants.
 func returnTime(window time.Duration, weight, capacity int64) time.Duration {
 	if weight >= capacity {
 		return window

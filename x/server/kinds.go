@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
@@ -18,10 +19,10 @@ type problemKind struct {
 	name    string
 	status  int
 	title   string
-	advice  string // what a client should do
-	detail  string // replaces the error's text, which is only logged
-	retry   int    // Retry-After, in seconds; 0: no such header
-	appends bool   // the detail of a problem ends with the advice
+	advice  string        // what a client should do
+	detail  string        // replaces the error's text, which is only logged
+	retry   time.Duration // Retry-After if nothing better is known; 0: 1s
+	appends bool          // the detail of a problem ends with the advice
 }
 
 var (
@@ -54,24 +55,24 @@ var (
 	kindTooLarge = &problemKind{name: "too-large", status: http.StatusUnprocessableEntity, title: "larger than the capacity",
 		advice: "acquire fewer permits", appends: true}
 	kindFull = &problemKind{name: "full", status: http.StatusTooManyRequests, title: "too few permits are free",
-		advice: "retry after Retry-After, queue with wait=30s, or shed the work", retry: 1, appends: true}
+		advice: "retry after Retry-After, queue with wait=30s, or shed the work", appends: true}
 	kindQueueFull = &problemKind{name: "queue-full", status: http.StatusTooManyRequests, title: "the queue is full",
-		advice: "as many requests wait as max_waiters allows; retry after Retry-After, or shed the work", retry: 1, appends: true}
+		advice: "as many requests wait as max_waiters allows; retry after Retry-After, or shed the work", appends: true}
 	kindLimit = &problemKind{name: "limit", status: http.StatusTooManyRequests, title: "a limit of the client is reached",
-		advice: "the detail names the limit and what to do; the operator can raise it (limits: in the configuration)", retry: 1}
+		advice: "the detail names the limit and what to do; the operator can raise it (limits: in the configuration)"}
 	kindTimeout = &problemKind{name: "timeout", status: http.StatusTooManyRequests, title: "waited too long",
-		advice: "retry, or look for leases held too long: GET /v1/semaphores/{name}", retry: 1, appends: true}
+		advice: "retry, or look for leases held too long: GET /v1/semaphores/{name}", appends: true}
 	kindDraining = &problemKind{name: "draining", status: http.StatusServiceUnavailable, title: "draining",
-		advice: "nothing is granted until it is resumed; retry after Retry-After", retry: 10, appends: true}
+		advice: "nothing is granted until it is resumed; retry after Retry-After", retry: 10 * time.Second, appends: true}
 	kindLeaving = &problemKind{name: "leaving", status: http.StatusServiceUnavailable, title: "the server is being stopped",
-		advice: "retry after Retry-After, or use another server", retry: 1, detail: "this server is being stopped; retry, or use another one"}
+		advice: "retry after Retry-After, or use another server", detail: "this server is being stopped; retry, or use another one"}
 	kindBusy = &problemKind{name: "busy", status: http.StatusServiceUnavailable, title: "the server is busy",
-		advice: "retry after Retry-After, or use another server", retry: 1}
+		advice: "retry after Retry-After, or use another server"}
 	kindStore = &problemKind{name: "store-unavailable", status: http.StatusServiceUnavailable, title: "the store is unavailable",
-		advice: "retry after Retry-After; the operator finds the cause in the server's log, and at /readyz?verbose", retry: 1,
+		advice: "retry after Retry-After; the operator finds the cause in the server's log, and at /readyz?verbose",
 		detail: "the store behind this server did not reply in time, or cannot be reached; retry later (the server's log has the cause)"}
 	kindUndecided = &problemKind{name: "store-undecided", status: http.StatusServiceUnavailable, title: "the store cannot decide yet",
-		advice: "the store has restarted and does not know yet which permits are held; retry after Retry-After, or queue with wait=30s", retry: 1,
+		advice: "the store has restarted and does not know yet which permits are held; retry after Retry-After, or queue with wait=30s",
 		detail: "the store behind this server has restarted and does not know yet which permits are held; retry after Retry-After, or queue with wait=30s"}
 	kindUnsupported = &problemKind{name: "unsupported", status: http.StatusNotImplemented, title: "not supported by the store",
 		advice: "use another store", detail: "the store behind this server cannot do this"}

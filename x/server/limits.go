@@ -84,7 +84,7 @@ func (r resource) advice() string {
 	}[r]
 }
 
-type usage [resources]atomic.Int64
+type usage [resources]meter
 
 // An account holds what one principal uses and may use.
 type account struct {
@@ -176,7 +176,7 @@ func (a *accounts) limit(one *account) {
 // reached. Pair it with put.
 func (a *accounts) take(one *account, r resource) error {
 	all, own := a.limits[r], one.limits[r].Load()
-	mine, everyones := one.used[r].Add(1), a.used[r].Add(1)
+	mine, everyones := a.add(one, r)
 	switch {
 	case everyones > all:
 		a.put(one, r)
@@ -201,20 +201,34 @@ func (a *accounts) takeSwept(one *account, r resource) error {
 }
 
 // add counts one more of a resource, whatever the limits: the resource already exists.
-func (a *accounts) add(one *account, r resource) {
-	one.used[r].Add(1)
-	a.used[r].Add(1)
+func (a *accounts) add(one *account, r resource) (mine, everyones int64) {
+	mine, everyones = one.used[r].Add(1), a.used[r].Add(1)
+	one.used[r].rose(mine, one.limits[r].Load())
+	a.used[r].rose(everyones, a.limits[r])
+	return mine, everyones
 }
 
 func (a *accounts) put(one *account, r resource) {
-	one.used[r].Add(-1)
-	a.used[r].Add(-1)
+	one.used[r].fell(one.used[r].Add(-1), one.limits[r].Load())
+	a.used[r].fell(a.used[r].Add(-1), a.limits[r])
 }
 
 // A limitError is a problem that is also an error of package sema.
 type limitError struct {
 	*problem
-	is error
+	is     error
+	reason string
+}
+
+// Reason returns the result of [sema.Reason].
+func (e *limitError) Reason() string { return e.reason }
+
+// newLimitError returns the error of a limit of a kind that is expected to be no longer
+// reached after a while.
+func newLimitError(k *problemKind, is error, after time.Duration, format string, args ...any) error {
+	p := newProblem(k, format, args...)
+	p.after = after
+	return &limitError{p, is, k.name}
 }
 
 func (e *limitError) Unwrap() []error { return []error{e.problem, e.is} }
@@ -235,14 +249,14 @@ func (a *accounts) over(one *account, r resource, limit int64) error {
 	if one.principal != "" {
 		whose = one.principal
 	}
-	return &limitError{newProblem(kindLimit, "limits.%s of %s is %d; %s, or ask the operator to raise it", r, whose, limit, r.advice()), r.sentinel()}
+	return newLimitError(kindLimit, r.sentinel(), one.used[r].freeIn(), "limits.%s of %s is %d; %s, or ask the operator to raise it", r, whose, limit, r.advice())
 }
 
 // busy returns the error of a server at its limit.
 func (a *accounts) busy(one *account, r resource, limit int64) error {
 	a.service.counted.limited.WithLabelValues(r.String()).Inc()
 	a.service.journal.warn("busy "+r.String(), "server limit reached", "limit", "limits."+r.String(), "principal", one.principal, "at", limit)
-	return &limitError{newProblem(kindBusy, "limits.%s of this server is %d, for all clients together; %s, or use another server", r, limit, r.advice()), r.sentinel()}
+	return newLimitError(kindBusy, r.sentinel(), a.used[r].freeIn(), "limits.%s of this server is %d, for all clients together; %s, or use another server", r, limit, r.advice())
 }
 
 // read acquires a permit to read and send a snapshot or a list: data for clients that read
@@ -267,6 +281,6 @@ func (a *accounts) readsExceeded(ctx context.Context, one *account, err error) e
 	}
 	a.service.counted.limited.WithLabelValues("reads").Inc()
 	a.service.journal.warn("limit reads", "limit reached", "limit", "limits.reads", "principal", one.principal, "error", err)
-	return &limitError{newProblem(kindLimit, "limits.reads of this server is %d, half of it for one client, and no read has ended for %v; read the pending responses and retry",
-		a.service.options.Limits.Reads, readWait), sema.ErrQueueFull}
+	return newLimitError(kindLimit, sema.ErrQueueFull, readWait, "limits.reads of this server is %d, half of it for one client, and no read has ended for %v; read the pending responses and retry",
+		a.service.options.Limits.Reads, readWait)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +89,19 @@ type jsonReply struct {
 	header http.Header
 	body   map[string]any
 	text   string
+}
+
+// wantRetry checks Retry-After, which is from least to most and up to a quarter and a second
+// more, and X-Shed-Reason.
+func (a jsonReply) wantRetry(t *testing.T, least, most int, reason string) {
+	t.Helper()
+	after, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || after < max(1, least) || after > most+most/4+1 || a.body["retry_after"] != float64(after) {
+		t.Errorf("Retry-After %q, want from %d to %d with jitter: %s", a.header.Get("Retry-After"), least, most, a.text)
+	}
+	if got := a.header.Get("X-Shed-Reason"); got != reason {
+		t.Errorf("X-Shed-Reason %q, want %q: %s", got, reason, a.text)
+	}
 }
 
 // A header is one header field.

@@ -1,16 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/admit"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/leasing"
 )
@@ -27,6 +28,7 @@ type problem struct {
 	InUse     int64  `json:"in_use,omitempty"`
 	Retry     int    `json:"retry_after,omitempty"` // seconds; also in the header Retry-After, which batch items do not have
 
+	after  time.Duration // for Retry-After, before jitter; 0: unknown
 	header http.Header
 	window time.Duration // of a rate; 0: not a rate
 }
@@ -52,25 +54,32 @@ func (p *problem) Is(target error) bool {
 
 // newProblem returns a problem of a type.
 func newProblem(k *problemKind, format string, args ...any) *problem {
-	p := &problem{Type: problemPath + k.name, Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...)}
-	if k.retry > 0 {
-		p.retryAfter(k.retry)
-	}
-	return p
+	return &problem{Type: problemPath + k.name, Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...), after: k.retry}
 }
 
-// retryAfter sets the number of seconds after which the request may succeed.
-func (p *problem) retryAfter(seconds int) {
-	p.Retry, p.header = seconds, http.Header{"Retry-After": {strconv.Itoa(seconds)}}
+// retriable returns a copy of a problem with the headers that [admit.SetRetryAfter] sets, or
+// the problem itself if a retry makes no sense.
+func (p *problem) retriable(err error) *problem {
+	if p.Status != tooMany && p.Status != http.StatusServiceUnavailable {
+		return p
+	}
+	q := *p
+	if q.header = p.header.Clone(); q.header == nil {
+		q.header = http.Header{}
+	}
+	q.Retry = admit.SetRetryAfter(q.header, err, p.after)
+	return &q
 }
+
+const tooMany = http.StatusTooManyRequests
 
 func invalid(format string, args ...any) error { return newProblem(kindInvalid, format, args...) }
 
 // problemOf converts an error for clients, in the API's terms.
-func problemOf(err error) *problem {
+func (s *service) problemOf(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
-		return p.typed()
+		return p.typed().retriable(err)
 	}
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
@@ -93,17 +102,14 @@ func problemOf(err error) *problem {
 		p.Detail = strings.TrimPrefix(err.Error(), sema.ErrInvalid.Error()+": ")
 	}
 	var rate *leasing.RateError
-	if errors.As(err, &rate) && kind.status == http.StatusTooManyRequests {
+	if errors.As(err, &rate) && kind.status == tooMany {
 		p.window = rate.Window
-		p.retryAfter(wholeSeconds(returnTime(rate.Window, fault.Weight, fault.Capacity)))
 	}
-	if fault != nil && fault.After > 0 {
-		p.retryAfter(wholeSeconds(fault.After))
-	}
+	p.after = cmp.Or(s.retryTime(kind, err), kind.retry)
 	if kind.appends {
 		p.Detail += "; " + kind.advice
 	}
-	return p
+	return p.retriable(err)
 }
 
 // typed returns a copy of a problem with the type and title of its status, or the problem
@@ -146,7 +152,7 @@ func (s *service) diagnose(r *http.Request, err error) *problem {
 	if r.Context().Err() != nil && !errors.As(err, &known) && !errors.Is(err, errLeaving) {
 		return &problem{Type: "about:blank", Status: statusGone, Title: "client closed request"}
 	}
-	p := problemOf(err)
+	p := s.problemOf(err)
 	s.logFailure(r.Method+" "+loggedPath(r), p, err)
 	return p
 }
@@ -171,8 +177,8 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	for key, values := range p.header {
 		w.Header()[key] = values
 	}
-	if p.Status == http.StatusTooManyRequests && p.Capacity > 0 {
-		rateLimit(w, p.Semaphore, p.Capacity, p.InUse, p.window)
+	if p.Status == tooMany && p.Capacity > 0 {
+		s.rateLimit(w, p.Semaphore, p.Capacity, p.InUse, p.window)
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")

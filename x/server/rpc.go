@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/x/internal/storerpc"
 	"github.com/sema-go/sema/x/internal/wire"
 	"github.com/sema-go/sema/x/semav1/semav1connect"
@@ -35,7 +36,7 @@ func (s *Server) identified(name string, handler http.Handler) http.Handler {
 		token, ok := bearer(r)
 		c, err := s.service.identify(r, token, ok)
 		if err != nil {
-			p := problemOf(err)
+			p := s.service.problemOf(err)
 			maps.Copy(w.Header(), p.header)
 			if p.Status == http.StatusUnauthorized {
 				err = connect.NewError(connect.CodeUnauthenticated, errors.New(p.Detail))
@@ -99,7 +100,7 @@ func (b *rpcBody) failed(err error) error {
 	if b.request.Context().Err() != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	code, why := connect.CodeInvalidArgument, problemOf(bodyError(b.request, err))
+	code, why := connect.CodeInvalidArgument, b.accounts.service.problemOf(bodyError(b.request, err))
 	if why.Status == http.StatusRequestTimeout {
 		code = connect.CodeDeadlineExceeded
 	}
@@ -115,7 +116,8 @@ func (b *rpcBody) exceeded(mine int64) error {
 		b.accounts.service.counted.limited.WithLabelValues("bodies").Inc()
 	}
 	b.accounts.service.journal.warn("limit bodies", "limit reached", "limit", "large requests", "principal", b.account.principal, "bytes", mine)
-	return connect.NewError(connect.CodeResourceExhausted, errors.New("too many large requests are in progress: send smaller ones, or fewer at a time"))
+	p := (&problem{Status: tooMany, Detail: "too many large requests are in progress: send smaller ones, or fewer at a time"}).retriable(sema.ErrQueueFull)
+	return retriable(connect.NewError(connect.CodeResourceExhausted, errors.New(p.Detail)), p)
 }
 
 // finish subtracts the counted bytes.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
@@ -27,16 +29,26 @@ type rpcAPI struct{ service *service }
 var _ semav1connect.SemaServiceHandler = rpcAPI{}
 
 // fault converts an error for RPC clients. It has the text of JSON, the code and reasons of
-// [wire.FaultOf], and Retry-After if JSON has it.
+// [wire.FaultOf], and when to retry if JSON has it.
 func (a rpcAPI) fault(ctx context.Context, err error) error {
 	var coded *connect.Error
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || ctx.Err() != nil && !errors.Is(err, errLeaving) {
 		return wire.FaultOf(err)
 	}
-	p := problemOf(err)
+	p := a.service.problemOf(err)
 	a.service.logFailure("rpc", p, err)
-	coded = a.coded(p, err)
+	return retriable(a.coded(p, err), p)
+}
+
+// retriable adds the headers of a problem to an error and, as [errdetails.RetryInfo], when to
+// retry.
+func retriable(coded *connect.Error, p *problem) *connect.Error {
 	maps.Copy(coded.Meta(), p.header)
+	if p.Retry > 0 {
+		if detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(p.Retry) * time.Second)}); err == nil {
+			coded.AddDetail(detail)
+		}
+	}
 	return coded
 }
 
@@ -62,7 +74,7 @@ func (w worded) Unwrap() error { return w.cause }
 
 // failure converts an error to a part of a message.
 func (a rpcAPI) failure(err error) *semav1.Failure {
-	p := problemOf(err)
+	p := a.service.problemOf(err)
 	a.service.logFailure("rpc", p, err)
 	coded := a.coded(p, err)
 	f := &semav1.Failure{Code: coded.Code().String(), Message: coded.Message(), RetryAfterMs: uint32(p.Retry) * 1000}
