@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 
 	"github.com/sony/gobreaker/v2"
 
@@ -65,7 +66,8 @@ func Example_breaker() {
 			}
 			defer response.Body.Close()
 			if response.StatusCode == http.StatusTooManyRequests {
-				return "", fmt.Errorf("full, retry after %s s", response.Header.Get("Retry-After"))
+				after, err := strconv.Atoi(response.Header.Get("Retry-After")) // differs, so that clients do not retry together
+				return "", fmt.Errorf("full, retry after at least 1 s: %t", err == nil && after >= 1)
 			}
 			return response.Header.Get("Location"), nil
 		})
@@ -82,8 +84,8 @@ func Example_breaker() {
 	}
 	// Output:
 	// acquired
-	// full, retry after 1 s
-	// full, retry after 1 s
+	// full, retry after at least 1 s: true
+	// full, retry after at least 1 s: true
 	// breaker open, no request sent
 	// breaker open, no request sent
 }
