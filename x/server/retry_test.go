@@ -15,7 +15,7 @@ import (
 )
 
 // TestRetryAfter_FollowsTheRate checks a rate whose permits return in ten seconds: a client is
-// told so, and clients that were rejected together are told different times.
+// notified of that, and clients that were rejected together receive different times.
 func TestRetryAfter_FollowsTheRate(t *testing.T) {
 	t.Parallel()
 	const window = 10
@@ -36,7 +36,7 @@ func TestRetryAfter_FollowsTheRate(t *testing.T) {
 		seen[a.header.Get("Retry-After")] = true
 	}
 	if len(seen) < 2 {
-		t.Errorf("all were told the same: %v", seen)
+		t.Errorf("all received the same time: %v", seen)
 	}
 }
 
