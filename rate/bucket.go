@@ -18,7 +18,7 @@ type bucket struct {
 	at               int64  // the time up to which permits have returned, in ns
 	last             uint64 // id of the last grant
 	deficits         []deficit
-	forgotten        uint64 // grants up to this id cannot be refunded
+	forgotten        uint64 // grants up to this id cannot be refunded: the bucket was full since, or it forgot them
 	settled, before  idSet  // grants that were settled: the latest, and those before them
 }
 
@@ -42,8 +42,9 @@ type deficit struct {
 	of int64
 }
 
-// maxDeficits bounds the memory of a bucket that is never full, and maxSettled the length of
-// each idSet. Beyond them the oldest grants are forgotten, and cannot be refunded.
+// maxDeficits bounds the memory of a bucket that is never full: beyond it neighbours in the
+// list are merged, see merge. maxSettled bounds the length of each idSet: beyond it the
+// oldest grants are forgotten, and cannot be refunded.
 const (
 	maxDeficits = 1024
 	maxSettled  = 4096
@@ -108,9 +109,24 @@ func (b *bucket) note(id uint64, of int64) {
 		return
 	}
 	if len(b.deficits) > maxDeficits {
-		b.deficits = slices.Delete(b.deficits, 0, maxDeficits/2)
-		b.forgotten = b.deficits[0].id - 1
+		b.merge()
 	}
+}
+
+// merge merges neighbours whose deficits differ by at most a sixteenth. The lower deficit
+// then counts for the grants of both, so a refund is never worth too much. It is worth too
+// little, by a sixteenth at most, only if it exceeds that deficit. At most 700 entries
+// remain, since a deficit has 63 bits.
+func (b *bucket) merge() {
+	kept := b.deficits[:1]
+	for _, d := range b.deficits[1:] {
+		if last := &kept[len(kept)-1]; d.of-last.of <= last.of/16 {
+			last.id = d.id
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	b.deficits = kept
 }
 
 // refund returns up to n permits of a grant that was not needed, and reports whether the

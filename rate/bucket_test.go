@@ -83,6 +83,62 @@ func TestBucket_MemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestBucket_RefundsHoweverManyGrantsCameSince refunds a grant after more grants than the
+// list of deficits has entries: a request may wait elsewhere while many others pass.
+func TestBucket_RefundsHoweverManyGrantsCameSince(t *testing.T) {
+	t.Parallel()
+	const burst = 1 << 40
+	b := bucket{n: 1, period: 1 << 62, burst: burst, free: burst}
+	b.take(100)
+	var slow []uint64
+	for i := range 100 * maxDeficits {
+		if id := b.take(9); i%1000 == 0 {
+			slow = append(slow, id)
+		}
+	}
+	before := b.free
+	for _, id := range slow {
+		if !b.settleOnce(id) || !b.refund(id, 9) {
+			t.Fatalf("grant %d was not refunded", id)
+		}
+	}
+	if got, want := b.free-before, int64(9*len(slow)); got != want {
+		t.Errorf("%d refunded, want %d", got, want)
+	}
+}
+
+// TestBucket_MergedDeficitsNeverRefundTooMuch compares refunds of random histories that are
+// longer than the list of deficits with their replay.
+func TestBucket_MergedDeficitsNeverRefundTooMuch(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		h := history{n: 1, burst: 1 << 30}
+		b := bucket{n: 1, period: 1, burst: h.burst, free: h.burst}
+		now := int64(0)
+		for range 4 * maxDeficits {
+			now += r.Int64N(100)
+			b.advance(now)
+			n := 1 + r.Int64N(1000)
+			h.grants = append(h.grants, grant{b.take(n), now, n})
+		}
+		for range 20 {
+			g := &h.grants[r.IntN(len(h.grants))]
+			if b.settleOnce(g.id) {
+				b.refund(g.id, g.weight)
+				g.weight = 0
+			}
+			want := h.free(now)
+			if b.free > want {
+				t.Fatalf("seed %d: %d free, more than the %d of the replay", seed, b.free, want)
+			}
+			if lost, most := want-b.free, int64(20*1000/16); lost > most {
+				t.Fatalf("seed %d: refunds lost %d permits, want at most %d", seed, lost, most)
+			}
+		}
+	}
+}
+
 // TestBucket_RefundsOnceAfterItForgets settles so many grants that the first is forgotten.
 func TestBucket_RefundsOnceAfterItForgets(t *testing.T) {
 	t.Parallel()
