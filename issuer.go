@@ -5,8 +5,9 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
+
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // An Owner is a gate for which an [Issuer] issues permits.
@@ -106,7 +107,7 @@ func (i *Issuer) returned(n, since int64) {
 	i.owner.TakeBack(n)
 }
 
-func sinceEpoch() int64 { return int64(time.Since(epoch)) }
+func sinceEpoch() int64 { return int64(monotonic.Since()) }
 
 // A slotTable contains handles of permits. Claiming a handle from a sync.Pool and
 // returning it costs as much as a semaphore (8 of 20 ns), so the handles are part of

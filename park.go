@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // A waiter is an entry in a queue. Its owner parks on token. The mutex of the core
@@ -68,9 +70,7 @@ func (w *waiter) overdue() bool {
 // makes a waiter appear new for another starveAfter.
 const tick = 1 << 16 * time.Nanosecond
 
-var epoch = time.Now()
-
-func ticks() uint32 { return uint32(time.Since(epoch) / tick) }
+func ticks() uint32 { return uint32(monotonic.Since() / tick) }
 
 // park waits for the final status of w, until ctx ends or, if limit is positive,
 // for at most limit. The caller must not use w afterwards.

@@ -59,12 +59,30 @@ func (p Permit) Release() {
 	p.release()
 }
 
-func (p Permit) release() {
+// ReleaseFirst releases the permit as Release does, and reports whether this call was the
+// first. It is for types that contain a permit and do more when it ends, once for all
+// copies. It returns false for an inert permit.
+func (p Permit) ReleaseFirst() bool {
+	h := p.handle
+	if h == nil {
+		return false
+	}
+	if c := h.core; c != nil {
+		if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
+			return false
+		}
+		c.give(uint64(p.weight))
+		return true
+	}
+	return p.release()
+}
+
+func (p Permit) release() (first bool) {
 	h := p.handle
 	since := h.since.Load() // read before the slot can serve another permit
 	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
 		h.releaseDuringSplit()
-		return
+		return false
 	}
 	switch h.kind {
 	case leasedHandle:
@@ -85,6 +103,7 @@ func (p Permit) release() {
 		overflowHandles.Put(h)
 		i.returned(p.weight, since)
 	}
+	return true
 }
 
 // Weight returns the weight of the permit.

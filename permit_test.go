@@ -26,6 +26,50 @@ func TestPermit_ReleaseCountsOnceAmongAllCopies(t *testing.T) {
 	}
 }
 
+// TestPermit_ReleaseFirstIsTrueOnce races all kinds of permits.
+func TestPermit_ReleaseFirstIsTrueOnce(t *testing.T) {
+	observed := sema.New(8, sema.Observe(sema.ObserverFunc(func(sema.Event) {})))
+	diagnosed := sema.New(8, sema.Diagnose(sema.DiagnoseFull))
+	for name, acquire := range map[string]func() sema.Permit{
+		"semaphore": func() sema.Permit { return mustAcquire(t, sema.New(8), 3) },
+		"observed":  func() sema.Permit { return mustAcquire(t, observed, 3) },
+		"diagnosed": func() sema.Permit { return mustAcquire(t, diagnosed, 3) },
+		"striped":   func() sema.Permit { return mustAcquire(t, sema.NewStriped(8), 1) },
+		"lease":     func() sema.Permit { return sema.NewPermit(3, &countedLease{}) },
+	} {
+		for range 200 {
+			p := acquire()
+			var first atomic.Int64
+			var racing sync.WaitGroup
+			for range 4 {
+				racing.Go(func() {
+					if p.ReleaseFirst() {
+						first.Add(1)
+					}
+				})
+			}
+			racing.Wait()
+			if first.Load() != 1 || p.Held() {
+				t.Fatalf("%s: %d calls were the first", name, first.Load())
+			}
+		}
+	}
+	wantStats(t, observed, 0, 0)
+	wantStats(t, diagnosed, 0, 0)
+	if (sema.Permit{}).ReleaseFirst() {
+		t.Error("the zero permit was released")
+	}
+}
+
+// A countedLease fails a test that releases it twice.
+type countedLease struct{ released atomic.Int64 }
+
+func (l *countedLease) Release() {
+	if l.released.Add(1) > 1 {
+		panic("released twice")
+	}
+}
+
 func TestPermit_ManyHeldAtOnceAreDistinct(t *testing.T) {
 	s := sema.New(1000)
 	permits := make([]sema.Permit, 1000)

@@ -4,6 +4,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // recorded contains all recorded permits and waits of the process.
@@ -115,7 +117,7 @@ func removeFrom[K comparable](index map[K]map[*record]bool, key K, r *record) {
 }
 
 func (b *recordIndex) startWait(of *Wait) *queuedWait {
-	w := &queuedWait{monitor: of.m, weight: of.weight, since: epoch.Add(time.Duration(of.start)), stack: of.trace.stack, caller: of.trace.caller}
+	w := &queuedWait{monitor: of.m, weight: of.weight, since: monotonic.Time(time.Duration(of.start)), stack: of.trace.stack, caller: of.trace.caller}
 	if of.m.level > DiagnoseOff && !of.trace.detached && !of.m.signals {
 		w.check = time.AfterFunc(deadlockAfter, func() { w.monitor.auditDeadlock(w) })
 	}

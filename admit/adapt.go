@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/internal/gatestats"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // A Limit computes how many requests may be in flight, from what was measured. It is called
@@ -45,6 +46,11 @@ type Adapter struct {
 	inFlight func() (n int64, waits bool) // nil: unknown
 	capacity func() int64                 // of the target, which others may resize; nil: current is all that is known
 	current  atomic.Int64                 // 0: unknown
+
+	// Most results are added to these without the lock, until due.
+	due   atomic.Int64  // when the lock is needed next: to look at what is in flight, or to end the window
+	quick atomic.Uint64 // results since the lock was held, see addQuickly
+	least atomic.Int64  // the shortest duration of the window
 
 	mu    sync.Mutex // guards what follows, and is held while limit and resize are called
 	begin time.Duration
@@ -147,11 +153,12 @@ func (a *Adapter) Limit() int64 {
 }
 
 // Sample reports the result of a request and how long it took.
-func (a *Adapter) Sample(o Result, took time.Duration) { a.sample(o, took, sinceEpoch()) }
+func (a *Adapter) Sample(o Result, took time.Duration) { a.sample(o, took, monotonic.Since(), 0) }
 
-// sample adds a result to the window, and computes the limit if the window is complete.
-func (a *Adapter) sample(o Result, took, now time.Duration) {
-	if a == nil || o != OK && o != Dropped {
+// sample adds a result to the window, and computes the limit if the window is complete. The
+// request has just returned the given number of permits.
+func (a *Adapter) sample(o Result, took, now time.Duration, returned int64) {
+	if a == nil || o != OK && o != Dropped || o == OK && a.addQuickly(took, now) {
 		return
 	}
 	if o == Dropped {
@@ -160,9 +167,35 @@ func (a *Adapter) sample(o Result, took, now time.Duration) {
 		return // a sample less does not matter; waiting for the lock would
 	}
 	defer a.mu.Unlock() // also if limit or resize panic
-	if w, complete := a.addLocked(o, took, now); complete {
+	if w, complete := a.addLocked(o, took, now, returned); complete {
 		a.resizeLocked(w)
 	}
+}
+
+// Adapter.quick has the number of results in its upper bits, and the sum of their durations in
+// its lower ones, in a unit that keeps the sum from overflowing: 70,000 results of a second
+// in a window.
+const (
+	quickShift = 40
+	quickUnit  = 64 * time.Nanosecond
+	quickMost  = time.Second // a longer duration takes the lock
+)
+
+// addQuickly adds a result without the lock. It fails if the lock is needed.
+func (a *Adapter) addQuickly(took, now time.Duration) bool {
+	left := time.Duration(a.due.Load()) - now // in a testing/synctest bubble the clock steps back
+	if left <= 0 || left > windowLength || took > quickMost || int64(took) < a.least.Load() {
+		return false
+	}
+	a.quick.Add(1<<quickShift + uint64((took+quickUnit/2)/quickUnit))
+	return true
+}
+
+// gatherLocked adds the results of addQuickly to the window.
+func (a *Adapter) gatherLocked() {
+	quick := a.quick.Swap(0)
+	a.w.Calls += int64(quick >> quickShift)
+	a.sum += time.Duration(quick&(1<<quickShift-1)) * quickUnit
 }
 
 // resizeLocked resizes the target to the limit after a window.
@@ -180,11 +213,12 @@ func (a *Adapter) resizeLocked(w Window) {
 }
 
 // addLocked adds a result, and returns the window if it is complete.
-func (a *Adapter) addLocked(o Result, took, now time.Duration) (Window, bool) {
+func (a *Adapter) addLocked(o Result, took, now time.Duration, returned int64) (Window, bool) {
 	if a.w.Calls+a.w.Dropped == 0 {
 		a.begin, a.look, a.sum = now, now, 0
 		a.w = Window{Min: took}
 	}
+	a.gatherLocked()
 	if o == Dropped {
 		a.w.Dropped++
 	} else {
@@ -196,15 +230,20 @@ func (a *Adapter) addLocked(o Result, took, now time.Duration) (Window, bool) {
 	complete := elapsed >= windowLength && a.w.Calls+a.w.Dropped >= windowCalls
 	if a.inFlight != nil && (now >= a.look || complete) {
 		n, waits := a.inFlight()
+		limit := a.current.Load()
 		if waits {
-			n = max(n, a.current.Load())
+			n = max(n, limit)
 		}
+		n = max(n, min(n+returned, limit)) // others may have acquired what was returned
 		a.w.InFlight = max(a.w.InFlight, n)
 		a.look = now + windowLength/windowLooks
 	}
+	a.least.Store(int64(a.w.Min))
 	if !complete {
+		a.due.Store(int64(min(a.look, a.begin+windowLength)))
 		return Window{}, false
 	}
+	a.due.Store(int64(now)) // the next result begins a window
 	w := a.w
 	if a.capacity != nil {
 		a.current.Store(a.capacity())

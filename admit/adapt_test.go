@@ -48,6 +48,64 @@ func TestAdapter_UnknownCapacity(t *testing.T) {
 	})
 }
 
+// TestAdapter_CountsEveryResult samples so fast that most results are added without a lock.
+func TestAdapter_CountsEveryResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var want admit.Window
+		var sum time.Duration
+		windows := 0
+		a := admit.Adapt(&opaque{}, limitFunc(func(w admit.Window) int64 {
+			windows++
+			want.Mean = sum / time.Duration(want.Calls)
+			if (w.Mean - want.Mean).Abs() > time.Microsecond {
+				t.Errorf("the mean is %v, want %v", w.Mean, want.Mean)
+			}
+			if w.Mean = want.Mean; w != want {
+				t.Errorf("%+v, want %+v", w, want)
+			}
+			want, sum = admit.Window{}, 0
+			return w.Limit
+		}))
+		for i := range 20_002 { // two windows
+			took := 2 * time.Second // beyond what is added without a lock
+			if i%1000 != 0 {
+				took = time.Millisecond + time.Duration(i%3)*time.Microsecond
+			}
+			want.Calls++
+			want.Min = time.Millisecond
+			sum += took
+			a.Sample(admit.OK, took)
+			if i%500 == 1 {
+				want.Dropped++
+				a.Sample(admit.Dropped, time.Hour)
+			}
+			time.Sleep(10 * time.Microsecond)
+		}
+		if windows != 2 {
+			t.Errorf("%d windows, want 2", windows)
+		}
+	})
+}
+
+// TestAdapter_SeesAllPermitsInUse ends the requests of a full queue one at a time. When
+// results are sampled, the permits of the request are returned already.
+func TestAdapter_SeesAllPermitsInUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.New(1)
+		c := admit.New(admit.Config{Queue: q, Limit: &admit.AIMD{}, Logger: quiet})
+		for range 30 {
+			a := mustAdmit(t, c, admit.Request{})
+			time.Sleep(10 * time.Millisecond)
+			a.Done(admit.OK)
+		}
+		if limit := q.Stats().Capacity; limit < 2 {
+			t.Errorf("the limit is %d: it never rises from 1", limit)
+		}
+	})
+}
+
 // TestAdapter_KeepsWhatAnOperatorSets resizes a semaphore by hand between two windows.
 func TestAdapter_KeepsWhatAnOperatorSets(t *testing.T) {
 	t.Parallel()

@@ -7,27 +7,28 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // An Admission is the right to process a request. It is a small value that may be copied,
 // stored and passed on. All copies are the same admission: only the first Done of any of
 // them has an effect. The zero Admission is inert.
+//
+// It is live while its permit is held, so most admissions need no state of their own.
 type Admission struct {
-	ticket *ticket
-	gen    uint64
+	c      *Controller
+	permit sema.Permit   // of the queue, or of Controller.standIns
+	start  time.Duration // when the request was admitted, by the monotonic clock; 0 unless requests are timed
+	ticket *ticket       // nil: the request has neither a budget nor a probe, and is not degraded
 }
 
-// A ticket is the state that the copies of an admission share. It is reused: an admission
-// is live while its generation equals that of the ticket.
+// A ticket is the part of an admission that few have. It is reused by the Done that ended
+// its admission. Others check under the mutex whether their permit is still held.
 type ticket struct {
 	mu       sync.Mutex // guards what follows
-	gen      uint64
-	c        *Controller
 	degraded bool
-	start    time.Duration // when the request was admitted, since epoch; 0 unless requests are timed
-	probe    Attempt       // of the breaker
+	probe    Attempt // of a breaker that is half-open
 	budget   sema.Permit
-	permit   sema.Permit // of the queue
 }
 
 var tickets = sync.Pool{New: func() any { return new(ticket) }}
@@ -35,67 +36,78 @@ var tickets = sync.Pool{New: func() any { return new(ticket) }}
 // admitted returns the admission of an attempt that has passed the checks. The duration of
 // the request begins here: its wait is no evidence about the dependency.
 func (a *attempt) admitted(degraded bool) Admission {
-	var start time.Duration
+	admission := Admission{c: a.c, permit: a.permit}
 	if a.c.timed {
-		start = sinceEpoch()
+		admission.start = monotonic.Since()
 	}
-	t := tickets.Get().(*ticket)
-	// No lock is needed: copies of earlier admissions read only the generation, which does
-	// not change here.
-	t.c, t.degraded, t.start = a.c, degraded, start
-	t.probe, t.budget, t.permit = a.probe, a.budget, a.permit
-	return Admission{t, t.gen}
+	if !a.permit.Held() { // degraded, or the gate behind the queue spends its permits
+		admission.permit = a.c.standIns.Permit(1)
+	}
+	if degraded || a.probe.episode != 0 || a.budget.Weight() > 0 {
+		t := tickets.Get().(*ticket)
+		t.mu.Lock() // copies of earlier admissions may read it
+		t.degraded, t.probe, t.budget = degraded, a.probe, a.budget
+		t.mu.Unlock()
+		admission.ticket = t
+	}
+	return admission
 }
 
-// Done ends the request. Only the first call has an effect. Any goroutine may call it.
+// A standInOwner is the owner of the permits of admissions without a permit of the queue.
+// They tell the first Done from others.
+type standInOwner struct{}
+
+// TakeBack implements [sema.Owner].
+func (standInOwner) TakeBack(int64) {}
+
+// Done ends the request. Only the first call has an effect. Any goroutine may call it. The
+// permit is released first: what follows may call functions of the user, which may panic.
 func (a Admission) Done(o Result) {
-	t := a.ticket
-	if t == nil {
+	if !a.permit.ReleaseFirst() {
 		return
 	}
+	probe := Attempt{breaker: a.c.breaker}
+	if a.ticket != nil {
+		if t := a.ticket.end(); t.degraded {
+			o, probe = Ignored, Attempt{} // a cheap response is no evidence about the dependency
+		} else {
+			probe = t.probe
+		}
+	}
+	if !a.c.timed || o == Ignored {
+		probe.Done(Ignored, 0)
+		return
+	}
+	now := monotonic.Since()
+	probe.report(o, now-a.start, now)
+	a.c.adapter.sample(o, now-a.start, now, a.permit.Weight())
+}
+
+// ended is what the ticket of an admission that has ended contained.
+type ended struct {
+	degraded bool
+	probe    Attempt
+}
+
+// end returns what the ticket contains, and reuses it.
+func (t *ticket) end() ended {
 	t.mu.Lock()
-	if t.gen != a.gen {
-		t.mu.Unlock()
-		return
-	}
-	t.gen++
-	c, start, probe, permit := t.c, t.start, t.probe, t.permit
-	if t.degraded {
-		o = Ignored // a cheap response is no evidence about the dependency
-	}
-	// The pool is not to keep what the admission referred to.
-	t.c, t.probe.breaker, t.budget, t.permit = nil, nil, sema.Permit{}, sema.Permit{}
+	e := ended{t.degraded, t.probe}
+	t.degraded, t.probe, t.budget = false, Attempt{}, sema.Permit{} // the pool is not to keep what they refer to
 	t.mu.Unlock()
 	tickets.Put(t)
-	c.done(start, probe, permit, o)
-}
-
-// done counts the result of a request, and returns its permits, also if a function of the
-// user panics.
-func (c *Controller) done(start time.Duration, probe Attempt, permit sema.Permit, o Result) {
-	defer permit.Release()
-	if c.timed && o != Ignored {
-		now := sinceEpoch()
-		probe.report(o, now-start, now)
-		c.adapter.sample(o, now-start, now)
-	} else {
-		probe.Done(Ignored, 0)
-	}
+	return e
 }
 
 // Settle corrects what the request has cost, once that is known: less than [Request.Cost]
 // is refunded to the budget, and more is charged. Only the first Settle has an effect, and
 // only before Done. A request whose Cost was 0 has no part in the budget.
 func (a Admission) Settle(cost int64) {
-	t := a.ticket
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.gen == a.gen && t.budget.Weight() > 0 {
-		t.c.budget.Settle(t.budget, cost)
-	}
+	a.view(func(t *ticket) {
+		if t.budget.Weight() > 0 {
+			a.c.budget.Settle(t.budget, cost)
+		}
+	})
 }
 
 // Degraded reports whether [Config.Degrade] decided that the request gets a cheap response.
@@ -110,12 +122,14 @@ func (a Admission) Degraded() bool {
 // permit, so that queues behind it can pass its tier on, and it ends when the permit is
 // lost. Call cancel when done.
 func (a Admission) Context(parent context.Context) (context.Context, context.CancelFunc) {
-	var permit sema.Permit
-	a.view(func(t *ticket) { permit = t.permit })
-	return permit.Context(parent)
+	if _, ok := a.permit.Owner().(standInOwner); ok || !a.permit.Held() {
+		return sema.Permit{}.Context(parent)
+	}
+	return a.permit.Context(parent)
 }
 
-// view calls fn with the ticket if the admission is live.
+// view calls fn with the ticket if there is one and the admission is live. Done waits for
+// the mutex before it reuses the ticket.
 func (a Admission) view(fn func(*ticket)) {
 	t := a.ticket
 	if t == nil {
@@ -123,7 +137,7 @@ func (a Admission) view(fn func(*ticket)) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gen == a.gen {
+	if a.permit.Held() {
 		fn(t)
 	}
 }

@@ -47,6 +47,26 @@ func TestAdmission_SettlesTheBudget(t *testing.T) {
 	}
 }
 
+// TestAdmission_StaleSettleIsInert settles an admission that has ended, while another uses
+// its state.
+func TestAdmission_StaleSettleIsInert(t *testing.T) {
+	t.Parallel()
+	budget := rate.New(100, 1<<40)
+	c := admit.New(admit.Config{Budget: budget, Logger: quiet})
+	for range 100 { // the pool may drop the state
+		stale := mustAdmit(t, c, admit.Request{Cost: 1})
+		stale.Settle(0)
+		stale.Done(admit.OK)
+		a := mustAdmit(t, c, admit.Request{Cost: 10})
+		stale.Settle(0)
+		if free := budget.Stats().Free; free != 90 {
+			t.Fatalf("%d free after a stale Settle, want 90", free)
+		}
+		a.Settle(0)
+		a.Done(admit.OK)
+	}
+}
+
 // TestAdmission_NothingIsLostUnderStress races admissions, cancels, resizes and sheds.
 func TestAdmission_NothingIsLostUnderStress(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/monotonic"
 	"github.com/sema-go/sema/wfq"
 )
 
@@ -44,8 +45,8 @@ type rejected struct {
 // an interface in them costs as much as a lock.
 func (r *rejected) any() bool { return r.reason != 0 || r.cheap || r.cause != nil }
 
-// admit runs the checks.
-func (c *Controller) admit(ctx context.Context, r Request, mayWait bool) (Admission, error) {
+// decide runs the checks.
+func (c *Controller) decide(ctx context.Context, r Request, mayWait bool) (Admission, error) {
 	if ctx == nil || r.Weight < 0 || r.Cost < 0 {
 		return Admission{}, c.invalid(ctx, r)
 	}
@@ -208,14 +209,14 @@ func (a *attempt) left() time.Duration {
 	if a.until == math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return a.until - sinceEpoch()
+	return a.until - monotonic.Since()
 }
 
 // computeDeadline sets until to the earlier of the deadline of the context and the end of
 // the wait budget, or to math.MaxInt64 if there is neither.
 func (a *attempt) computeDeadline() {
 	a.until = math.MaxInt64
-	now := sinceEpoch()
+	now := monotonic.Since()
 	if a.c.config.MaxWait > 0 {
 		a.until = later(now, a.c.config.MaxWait)
 	}
@@ -262,15 +263,9 @@ func (a *attempt) rejected(why rejected) (Admission, error) {
 
 // refund returns what the request has taken.
 func (a *attempt) refund() {
-	if a.rate.Weight() > 0 {
-		a.c.rate.Settle(a.rate, 0)
-	}
-	if a.own.Weight() > 0 {
-		a.k.rate.Settle(a.own, 0)
-	}
-	if a.budget.Weight() > 0 {
-		a.c.budget.Settle(a.budget, 0)
-	}
+	a.c.rate.refund(a.rate)
+	a.k.rate.refund(a.own)
+	a.c.budget.refund(a.budget)
 	a.probe.Done(Ignored, 0)
 	a.permit.Release()
 	a.taken = taken{}
@@ -284,12 +279,6 @@ func (c *Controller) invalid(ctx context.Context, r Request) error {
 	}
 	return &sema.Error{Op: "admit", Name: c.config.Name, Weight: r.Weight, Err: sema.ErrInvalid, Detail: detail}
 }
-
-// epoch is what times are relative to. The difference is monotonic, and reading it costs
-// half as much as time.Now.
-var epoch = time.Now()
-
-func sinceEpoch() time.Duration { return time.Since(epoch) }
 
 // later returns now + d, or the latest time if the sum overflows: a duration of
 // math.MaxInt64 means for ever.

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // A State is the state of a [Breaker].
@@ -123,12 +125,12 @@ func (b *Breaker) Allow() (Attempt, error) {
 
 // allow lets a call pass, or returns when to ask again.
 func (b *Breaker) allow() (Attempt, time.Duration) {
-	if State(b.state.Load()) == Closed {
+	if b.closed() {
 		return Attempt{breaker: b}, 0
 	}
 	b.mu.Lock()
 	was := State(b.state.Load())
-	a, wait := b.allowLocked(sinceEpoch())
+	a, wait := b.allowLocked(monotonic.Since())
 	is := State(b.state.Load())
 	b.mu.Unlock()
 	b.changed(was, is)
@@ -167,7 +169,7 @@ func (b *Breaker) allowLocked(now time.Duration) (Attempt, time.Duration) {
 // Done reports the result of a call and how long it took. Report each result once.
 func (a Attempt) Done(o Result, took time.Duration) {
 	if a.breaker != nil && (o != Ignored || a.episode != 0) {
-		a.report(o, took, sinceEpoch())
+		a.report(o, took, monotonic.Since())
 	}
 }
 
@@ -243,6 +245,9 @@ func (b *Breaker) endProbeLocked(expiry time.Duration) {
 	}
 }
 
+// closed reports whether calls pass without any further check.
+func (b *Breaker) closed() bool { return State(b.state.Load()) == Closed }
+
 func (b *Breaker) changed(from, to State) {
 	if from != to && b.config.OnChange != nil {
 		b.config.OnChange(from, to)
@@ -253,7 +258,7 @@ func (b *Breaker) changed(from, to State) {
 func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := State(b.state.Load()); s != Open || sinceEpoch() < b.openUntil {
+	if s := State(b.state.Load()); s != Open || monotonic.Since() < b.openUntil {
 		return s
 	}
 	return HalfOpen
@@ -264,7 +269,7 @@ func (b *Breaker) Trip() {
 	b.mu.Lock()
 	was := State(b.state.Load())
 	b.openFor = b.config.OpenFor
-	b.openLocked(sinceEpoch())
+	b.openLocked(monotonic.Since())
 	b.mu.Unlock()
 	b.changed(was, Open)
 }

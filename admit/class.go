@@ -15,6 +15,7 @@ type class struct {
 	name  string
 	queue *wfq.Class
 	rate  limiter // of the class; none if Config.RateOf is nil
+	quick bool    // Controller.admit can take from all rates
 
 	used     atomic.Bool // since the last sweep
 	shedding atomic.Bool // switched on by ShedClass; such a class is kept
@@ -44,6 +45,8 @@ const maxClasses = 4096
 type classes struct {
 	queue  *wfq.Queue
 	rateOf func(class string) rate.Limiter // nil: classes have no rates
+	quick  bool                            // Controller.admit can take from the rate of all classes
+	plain  atomic.Pointer[class]           // the class without a name, once it was used
 
 	entries sync.Map   // string → *class
 	mu      sync.Mutex // guards n, and is held while entries are added and deleted
@@ -52,6 +55,11 @@ type classes struct {
 
 // of returns the class with this name.
 func (s *classes) of(name string) *class {
+	if name == "" {
+		if k := s.plain.Load(); k != nil {
+			return k
+		}
+	}
 	e, ok := s.entries.Load(name)
 	if !ok {
 		return s.add(name)
@@ -68,6 +76,7 @@ func (s *classes) add(name string) *class {
 	if s.rateOf != nil {
 		k.rate = newLimiter(s.rateOf(name)) // calls the user: no lock is held
 	}
+	k.quick = s.quick && k.rate.quick()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.entries.Load(name); ok {
@@ -76,11 +85,19 @@ func (s *classes) add(name string) *class {
 	if s.n >= maxClasses {
 		s.sweepLocked()
 	}
-	if s.n < maxClasses {
-		s.entries.Store(name, k)
-		s.n++
+	if s.n < maxClasses || name == "" {
+		s.storeLocked(k)
 	}
 	return k // if all classes are in use, this one lasts for one request
+}
+
+// storeLocked adds a class that is not in entries.
+func (s *classes) storeLocked(k *class) {
+	s.entries.Store(k.name, k)
+	s.n++
+	if k.name == "" {
+		s.plain.Store(k)
+	}
 }
 
 // keep calls fn with the class of a name, which is added if it has to be.
@@ -91,16 +108,16 @@ func (s *classes) keep(name string, fn func(*class)) {
 	if e, ok := s.entries.Load(name); ok {
 		k = e.(*class)
 	} else {
-		s.entries.Store(name, k)
-		s.n++
+		s.storeLocked(k)
 	}
 	fn(k)
 }
 
-// sweepLocked deletes the classes that were not used since the last sweep.
+// sweepLocked deletes the classes that were not used since the last sweep. The one without
+// a name stays, see plain.
 func (s *classes) sweepLocked() {
 	for name, e := range s.entries.Range {
-		if k := e.(*class); !k.used.Swap(false) && !k.shedding.Load() {
+		if k := e.(*class); !k.used.Swap(false) && !k.shedding.Load() && name != "" {
 			s.entries.Delete(name)
 			s.n--
 		}

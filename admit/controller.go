@@ -64,8 +64,10 @@ type Controller struct {
 	breaker *Breaker
 	adapter *Adapter // nil: the limit is fixed
 	timed   bool     // requests need the clock
-	classes classes
-	log     sheddingLog
+	// standIns issues the permits of admissions that hold none of the queue.
+	standIns sema.Issuer
+	classes  classes
+	log      sheddingLog
 
 	switches atomic.Uint32
 	clamped  atomic.Int64
@@ -96,7 +98,7 @@ func New(config Config) *Controller {
 	c := &Controller{
 		config: config, queue: config.Queue, breaker: config.Breaker,
 		rate: newLimiter(config.Rate), budget: newLimiter(config.Budget),
-		classes: classes{queue: config.Queue, rateOf: config.RateOf},
+		classes: classes{queue: config.Queue, rateOf: config.RateOf, quick: newLimiter(config.Rate).quick()},
 	}
 	if config.Limit != nil {
 		target := config.Resizes
@@ -107,6 +109,7 @@ func New(config Config) *Controller {
 		c.adapter.inFlight = c.inFlight
 	}
 	c.timed = c.breaker != nil || c.adapter != nil
+	c.standIns.Init(standInOwner{}, nil)
 	return c
 }
 

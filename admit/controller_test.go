@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +174,24 @@ func TestController_RefundsEarlierSteps(t *testing.T) {
 	})
 }
 
+// TestController_RefundsTheRateForAClassOverItsOwn rejects at the rate of the class, at first
+// without and then with a cost.
+func TestController_RefundsTheRateForAClassOverItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, own := rate.New(5, time.Hour), rate.New(1, time.Hour, sema.MaxWaiters(0))
+		c := admit.New(admit.Config{Rate: all, RateOf: func(string) rate.Limiter { return own }, Logger: quiet})
+		mustAdmit(t, c, admit.Request{}).Done(admit.OK)
+		for i := range int64(20) {
+			_, err := c.Admit(t.Context(), admit.Request{Cost: i % 2})
+			wantReason(t, err, admit.ReasonClassRate)
+		}
+		if st := all.Stats(); st.Free != 4 {
+			t.Errorf("%d free of the rate, want 4: rejected requests take nothing", st.Free)
+		}
+	})
+}
+
 func TestController_RejectsAtOnceWhatCannotMeetItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,6 +289,18 @@ func TestController_Degrades(t *testing.T) {
 	}
 }
 
+func TestController_ShedsAll(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{Logger: quiet})
+	c.Shed(true)
+	_, err := c.Admit(t.Context(), admit.Request{})
+	wantReason(t, err, admit.ReasonShedding)
+	_, err = c.TryAdmit(t.Context(), admit.Request{})
+	wantReason(t, err, admit.ReasonShedding)
+	c.Shed(false)
+	mustAdmit(t, c, admit.Request{}).Done(admit.OK)
+}
+
 func TestController_ShedsAClass(t *testing.T) {
 	t.Parallel()
 	c := admit.New(admit.Config{Logger: quiet})
@@ -287,17 +318,21 @@ func TestController_KeepsFewClasses(t *testing.T) {
 	t.Parallel()
 	c := admit.New(admit.Config{Logger: quiet})
 	c.ShedClass("kept", true)
+	mustAdmit(t, c, admit.Request{}).Done(admit.OK)
 	for i := range 20_000 {
 		mustAdmit(t, c, admit.Request{Class: fmt.Sprint("client-", i)}).Done(admit.OK)
 	}
-	n := 0
-	for range c.Classes() {
-		n++
+	kept := maps.Collect(c.Classes())
+	if len(kept) > 5000 {
+		t.Errorf("%d classes are kept", len(kept))
 	}
-	if n > 5000 {
-		t.Errorf("%d classes are kept", n)
+	if _, ok := kept[""]; !ok {
+		t.Error("the class without a name is not kept")
 	}
 	_, err := c.Admit(t.Context(), admit.Request{Class: "kept"})
+	wantReason(t, err, admit.ReasonShedding)
+	c.ShedClass("", true)
+	_, err = c.Admit(t.Context(), admit.Request{})
 	wantReason(t, err, admit.ReasonShedding)
 }
 

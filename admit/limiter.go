@@ -19,6 +19,16 @@ func newLimiter(l rate.Limiter) limiter {
 	return limiter{l, gate}
 }
 
+// quick reports whether [rate.Gate.TakeAt] can be used, or there is no limit.
+func (l limiter) quick() bool { return l.Limiter == nil || l.gate != nil }
+
+// refund returns a permit, which may be inert.
+func (l limiter) refund(p sema.Permit) {
+	if p.Weight() > 0 {
+		l.Settle(p, 0)
+	}
+}
+
 // try acquires n permits without waiting.
 func (l limiter) try(ctx context.Context, n int64) (sema.Permit, bool) {
 	if l.gate != nil {

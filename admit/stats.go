@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // A Load is what [Config.Degrade] decides by.
@@ -118,7 +119,7 @@ func (l *sheddingLog) shed(c *Controller, r *Rejection) {
 	if !l.mu.TryLock() {
 		return // another rejection is being logged
 	}
-	now, n := sinceEpoch(), c.shed[r.Reason].Load()
+	now, n := monotonic.Since(), c.shed[r.Reason].Load()
 	if l.logged[r.Reason] > 0 && now < l.last[r.Reason]+logInterval {
 		l.mu.Unlock()
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func TestController_ShutdownAndResumeLoseNothing(t *testing.T) {
 			random := rand.New(rand.NewPCG(3, uint64(worker)))
 			for i := range 1200 { // 4,800 classes
 				ctx, cancel := context.WithCancel(t.Context())
-				r := admit.Request{Class: fmt.Sprint(worker, "-", i), Weight: 1 + random.Int64N(3), Cost: 1 + random.Int64N(9)}
+				r := admit.Request{Class: fmt.Sprint(worker, "-", i), Weight: 1 + random.Int64N(3), Cost: max(0, random.Int64N(18)-8)}
 				if random.IntN(10) == 0 {
 					go cancel()
 				}
@@ -111,5 +112,36 @@ func TestController_ShutdownAndResumeLoseNothing(t *testing.T) {
 	}
 	if st := q.Stats(); st.InUse != 0 || st.Waiters != 0 {
 		t.Errorf("%d in use, %d waiting", st.InUse, st.Waiters)
+	}
+}
+
+// TestController_RacesForTheLastPermitLoseNothing lets requests pass the rates that then find
+// the queue full.
+func TestController_RacesForTheLastPermitLoseNothing(t *testing.T) {
+	t.Parallel()
+	const permits = 1 << 30 // of which none returns
+	all, own := rate.New(permits, 1<<62), rate.New(permits, 1<<62)
+	q := wfq.New(1)
+	c := admit.New(admit.Config{Queue: q, Rate: all, RateOf: func(string) rate.Limiter { return own }, Logger: quiet})
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20_000 {
+				if a, err := c.TryAdmit(t.Context(), admit.Request{}); err == nil {
+					admitted.Add(1)
+					a.Done(admit.OK)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for name, g := range map[string]*rate.Gate{"rate": all, "class rate": own} {
+		if used := permits - g.Stats().Free; used != admitted.Load() {
+			t.Errorf("%s: %d taken, want %d", name, used, admitted.Load())
+		}
+	}
+	if st := q.Stats(); st.InUse != 0 {
+		t.Errorf("%d in use", st.InUse)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // Stats returns the state of the gate. Capacity is the burst, Free what can be acquired
@@ -55,12 +56,21 @@ func (c *clock) read() int64 {
 	return at
 }
 
-// epoch is what times are relative to. The difference is monotonic, and reading it costs
-// half as much as time.Now.
-var epoch = time.Now()
+// at returns the time, given a reading of now from before the gate was locked. If it is
+// far behind, the gate has entered a bubble, or the caller has waited for the lock: another
+// reading decides. Small steps back come from callers that overtook each other, and must
+// not add up.
+func (c *clock) at(reading int64) int64 {
+	at := reading + c.skew
+	if at < c.last-int64(time.Second) {
+		return c.read()
+	}
+	c.last = max(c.last, at)
+	return c.last
+}
 
 // now returns the time in ns.
-func now() int64 { return int64(time.Since(epoch)) }
+func now() int64 { return int64(monotonic.Since()) }
 
 // Drain rejects waiters and new acquires with [sema.ErrDraining]. Nothing is held, so it
 // does not wait.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/seal"
 )
 
 // Forecast returns what [Class.Acquire] of n permits would do now: how long it is expected
@@ -18,10 +19,28 @@ func (c *Class) Forecast(n int64) (wait time.Duration, err error) {
 	return wait, err
 }
 
+// Calm reports whether [Class.TakeCalm] would have succeeded now.
+func (c *Class) Calm(_ seal.Key, n int64) bool { return c.class.monitor == nil && c.class.calm(n) }
+
+func (c *class) calm(n int64) bool {
+	return n > 0 && c.q.word.Load()-uint64(n) <= uint64(sema.MaxCapacity) && c.inUse.Load()+n <= c.limit.Load()
+}
+
+// TakeCalm acquires n permits as [Class.TryAcquire] does, if no caller waits and enough are
+// free. It fails, and counts nothing, if the queue has to decide. It is for package admit,
+// which has checked the context.
+func (c *Class) TakeCalm(_ seal.Key, n int64) (p sema.Permit, ok bool) {
+	if k := c.class; k.monitor == nil && k.take(n) {
+		p, ok = k.issuer.Permit(n), true
+	}
+	runtime.KeepAlive(c)
+	return p, ok
+}
+
 func (c *class) forecast(n int64) (time.Duration, error) {
 	q := c.q
-	if n > 0 && q.word.Load()-uint64(n) <= uint64(sema.MaxCapacity) && c.inUse.Load()+n <= c.limit.Load() {
-		return 0, nil // the queue is calm, and enough is free
+	if c.calm(n) {
+		return 0, nil
 	}
 	q.lock()
 	defer q.unlock()

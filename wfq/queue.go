@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/internal/list"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // A Queue shares a capacity among classes. Create it with [New] or [Over]. It is safe for
@@ -91,11 +92,8 @@ func checkCapacity(op string, capacity int64) int64 {
 	return min(capacity, sema.MaxCapacity)
 }
 
-// epoch is what times are relative to.
-var epoch = time.Now()
-
 // now returns the monotonic time in ns.
-func now() int64 { return int64(time.Since(epoch)) }
+func now() int64 { return int64(monotonic.Since()) }
 
 // Name returns the name that the option [sema.Name] set.
 func (q *Queue) Name() string { return q.settings.Name }
