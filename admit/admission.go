@@ -54,7 +54,7 @@ func (a *attempt) admitted(degraded bool) Admission {
 }
 
 // A standInOwner is the owner of the permits of admissions without a permit of the queue.
-// They tell the first Done from others.
+// With them, too, the first Done can be distinguished from others.
 type standInOwner struct{}
 
 // TakeBack implements [sema.Owner].

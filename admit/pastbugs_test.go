@@ -14,14 +14,15 @@ import (
 	"github.com/sema-go/sema/wfq"
 )
 
-// Defects of other libraries for admission control. Others of them are tested where the code
-// is: panics that leak a permit (TestHandler_ReleasesOnce, TestTransport_PanicReturnsThePermit,
-// TestInterceptors_PanicsReturnThePermit of grpcadmit), clients that free a permit before the
-// body is read (TestTransport_HoldsThePermitUntilTheBodyIsClosed), slow clients that pin
-// permits (TestHandler_SlowClientReturnsItsPermit), a Retry-After of 0
-// (TestRetryAfter_IsJitteredAndAtLeastASecond), limiters without a callback at the end of a
-// call (TestStream_HoldsAPermitUntilItEnds), breakers that a lost probe wedges
-// (TestBreaker_ProbesExpire), and those of pools (package pool).
+// Defects of other libraries for admission control. Some are tested where the code is:
+//   - panics that leak a permit: TestHandler_ReleasesOnce, TestTransport_PanicReturnsThePermit,
+//     and TestInterceptors_PanicsReturnThePermit of grpcadmit
+//   - clients that free a permit before the body is read: TestTransport_HoldsThePermitUntilTheBodyIsClosed
+//   - slow clients that pin permits: TestHandler_SlowClientReturnsItsPermit
+//   - a Retry-After of 0: TestRetryAfter_IsJitteredAndAtLeastASecond
+//   - limiters without a callback at the end of a call: TestStream_HoldsAPermitUntilItEnds
+//   - breakers that a lost probe wedges: TestBreaker_ProbesExpire
+//   - those of pools: pastbugs_test.go of package pool
 
 // TestPastBug_Sentinel394CheckThenActOvershoot: the count was checked and raised in two
 // steps, so that 20,036 calls were in flight under a cap of 20,000; also Netflix

@@ -24,6 +24,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/serve"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/cmd/sema/internal/top"
+	"github.com/sema-go/sema/cmd/sema/internal/tuning"
 )
 
 // commands returns all commands in groups. Add a command that has its own package here.
@@ -39,7 +40,7 @@ func (p *program) commands() []group {
 			p.setCommand(), p.drainCommand(), p.resumeCommand(), p.revokeCommand(), p.rmCommand(),
 		}},
 		{"Servers and stores:", []*cobra.Command{
-			serve.Command(thisBuild().Version), serve.TokenCommand(), doctor.Command(p.storeURL), loadtest.Command(p.storeURL),
+			serve.Command(thisBuild().Version), serve.TokenCommand(), doctor.Command(p.storeURL), loadtest.Command(p.storeURL), tuning.Command(),
 			p.migrateCommand(), p.versionCommand(),
 		}},
 	}

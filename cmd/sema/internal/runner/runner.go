@@ -76,13 +76,14 @@ func (w *wrapper) catch(signals []os.Signal) {
 func prepare(command []string) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	if cmd.Err != nil {
-		return nil, notStarted(command[0], cmd.Err)
+		return nil, NotStarted(command[0], cmd.Err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd, nil
 }
 
-func notStarted(command string, err error) error {
+// NotStarted returns the error of a command that cannot be started, with its exit code.
+func NotStarted(command string, err error) error {
 	var search *exec.Error
 	var path *fs.PathError
 	switch {
@@ -117,7 +118,7 @@ func (w *wrapper) run(cmd *exec.Cmd, hold scope.Hold) error {
 	w.catch(others) // before the command starts
 	child, err := start(cmd)
 	if err != nil {
-		return notStarted(w.Command[0], err)
+		return NotStarted(w.Command[0], err)
 	}
 	return w.supervise(child, hold)
 }
