@@ -151,6 +151,13 @@ func (s *service) ownerOf(name string) *account {
 	return s.accounts.of(owner)
 }
 
+// known reports whether a semaphore is known to exist.
+func (c *catalog) known(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.names[name] != nil
+}
+
 // remove removes a semaphore that was deleted.
 func (c *catalog) remove(name string) {
 	c.mu.Lock()
@@ -168,14 +175,17 @@ func (c *catalog) Apply(ctx context.Context, name string, b protocol.Batch) (pro
 	if e != nil {
 		defer e.mu.RUnlock()
 	}
+	sent := time.Now()
 	reply, err := c.Store.Apply(ctx, name, b)
 	if c.service.watches.watched.Load() > 0 {
 		c.service.watches.applied(name)
 	}
 	if err != nil {
+		c.service.meter.Failed(name, &b)
 		return reply, c.failed("apply", name, err)
 	}
 	c.replied()
+	c.service.meter.Applied(name, &b, &reply, sent, time.Now())
 	if e != nil {
 		e.observe(&reply)
 	}
@@ -192,6 +202,9 @@ func (c *catalog) Administer(ctx context.Context, name string, command fleet.Com
 		if _, alive := c.inspect(ctx, name); alive == nil {
 			err = gone.cause
 		}
+	}
+	if err == nil && command.Delete {
+		c.service.meter.Deleted(name, time.Now())
 	}
 	if err == nil && command.Delete || errors.Is(err, fs.ErrNotExist) && command.Revoke == nil {
 		c.remove(name)

@@ -28,19 +28,18 @@ type countedLease struct {
 
 func newLeases(s *service) *leases { return &leases{service: s, all: map[leaseKey]*countedLease{}} }
 
-// keep records a lease that its account already counts. It reports whether the lease is
-// new: a request with an idempotency key may return a lease that is already recorded.
-func (l *leases) keep(one *account, lease leasing.Lease) bool {
+// keep records a lease that its account already counts. A request with an idempotency key may
+// return a lease that is already recorded.
+func (l *leases) keep(one *account, lease leasing.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := leaseKey{lease.Semaphore, lease.ID}
 	if known := l.all[key]; known != nil {
 		l.service.accounts.put(one, held)
 		known.until = expiry(lease)
-		return false
+		return
 	}
 	l.all[key] = &countedLease{one, expiry(lease)}
-	return true
 }
 
 func expiry(lease leasing.Lease) time.Time { return time.Now().Add(2 * lease.TTL) }

@@ -19,6 +19,7 @@ type Limits struct {
 	Streams int64         // connections that hold a lease, watch or listen, and open dashboard pages; default 4,000
 	Held    int64         // leases, queued acquires and sessions of Go clients in the store; default 20,000
 	Names   int64         // semaphores that clients have created; default 10,000
+	Series  int64         // semaphores with metrics and a history of their own, besides the declared ones; default 1,000
 	Reads   int64         // snapshots and lists being read or sent concurrently; default 64
 	MaxWait time.Duration // longest wait of one request; default 1m
 	// Idle is the time after which an unused semaphore is deleted. Nothing of it may be held
@@ -40,7 +41,7 @@ type Quota struct {
 // Check fails if a limit is negative.
 func (l Limits) Check() error {
 	for name, n := range map[string]int64{
-		"body": l.Body, "waiting": l.Waiting, "streams": l.Streams, "held": l.Held, "names": l.Names, "reads": l.Reads,
+		"body": l.Body, "waiting": l.Waiting, "streams": l.Streams, "held": l.Held, "names": l.Names, "reads": l.Reads, "series": l.Series,
 		"max_wait": int64(l.MaxWait), "idle": int64(l.Idle),
 	} {
 		if n < 0 {
@@ -57,7 +58,7 @@ func (q Quota) check() error {
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Body: cmp.Or(l.Body, 64<<10), Waiting: cmp.Or(l.Waiting, 10_000), Streams: cmp.Or(l.Streams, 4_000), Held: cmp.Or(l.Held, 20_000),
-		Names: cmp.Or(l.Names, 10_000), Reads: cmp.Or(l.Reads, 64), MaxWait: cmp.Or(l.MaxWait, time.Minute), Idle: l.Idle,
+		Names: cmp.Or(l.Names, 10_000), Series: cmp.Or(l.Series, 1_000), Reads: cmp.Or(l.Reads, 64), MaxWait: cmp.Or(l.MaxWait, time.Minute), Idle: l.Idle,
 	}
 }
 
@@ -84,7 +85,7 @@ func (r resource) advice() string {
 	}[r]
 }
 
-type usage [resources]meter
+type usage [resources]limitMeter
 
 // An account holds what one principal uses and may use.
 type account struct {

@@ -465,7 +465,7 @@ func TestMetrics_CountGoClients(t *testing.T) {
 	}
 	cancel()
 	hold.Close()
-	for _, line := range []string{`sema_acquires_total{result="acquired"} 5`, `sema_acquires_total{result="rejected"} 3`, "sema_releases_total 5"} {
+	for _, line := range []string{`sema_acquires_total{backend="store",outcome="acquired",semaphore="db"} 5`, `sema_acquires_total{backend="store",outcome="rejected",semaphore="db"} 3`, "sema_releases_total 5"} {
 		waitFor(t, line, func() bool { return s.metric(line) })
 	}
 }

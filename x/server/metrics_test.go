@@ -1,9 +1,14 @@
 package server_test
 
 import (
+	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/sema-go/sema/fleet/memstore"
 	"github.com/sema-go/sema/x/server"
 )
@@ -20,7 +25,7 @@ func TestMetrics_RepeatsCountOnce(t *testing.T) {
 	for range 2 {
 		s.want(204, "DELETE", lease, "")
 	}
-	for _, line := range []string{`sema_acquires_total{result="acquired"} 1`, "sema_releases_total 1"} {
+	for _, line := range []string{`sema_acquires_total{backend="store",outcome="acquired",semaphore="db"} 1`, "sema_releases_total 1"} {
 		if !s.metric(line) {
 			t.Errorf("no %s in\n%s", line, s.counters())
 		}
@@ -51,4 +56,25 @@ func (s *site) counters() string {
 		}
 	}
 	return strings.Join(lines, "")
+}
+
+// scrape returns the metric families of a response in the protobuf format.
+func scrape(t *testing.T, s *site, r *http.Request) map[string]*dto.MetricFamily {
+	t.Helper()
+	response, err := s.http.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	families := map[string]*dto.MetricFamily{}
+	decoder := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header))
+	for {
+		var one dto.MetricFamily
+		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+			return families
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		families[one.GetName()] = &one
+	}
 }

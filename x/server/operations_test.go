@@ -134,7 +134,7 @@ func TestMetrics_Counters(t *testing.T) {
 	s.want(429, "POST", "/v1/semaphores/db/leases", "")
 	a := s.want(200, "GET", "/metrics", "")
 	for _, line := range []string{
-		`sema_acquires_total{result="acquired"} 1`, `sema_acquires_total{result="rejected"} 1`, `sema_build_info{version="test"} 1`, "sema_http_waiting 0",
+		`sema_acquires_total{backend="store",outcome="acquired",semaphore="db"} 1`, `sema_acquires_total{backend="store",outcome="rejected",semaphore="db"} 1`, `sema_build_info{version="test"} 1`, "sema_http_waiting 0",
 		`sema_http_requests_total{code="429",route="POST /v1/semaphores/{name}/leases"} 1`,
 	} {
 		if !strings.Contains(a.text, line) {

@@ -206,15 +206,15 @@ func (c *catalog) replied() {
 	}
 }
 
-// A meter counts what is used of a limit, and learns how long the limit stays reached.
-type meter struct {
+// A limitMeter counts what is used of a limit, and learns how long the limit stays reached.
+type limitMeter struct {
 	atomic.Int64
 	reached atomic.Int64 // when the limit was last reached, in nanoseconds since 1970; 0: never
 	lasted  atomic.Int64 // how long that lasts on average, in nanoseconds
 }
 
 // rose notes that n are used.
-func (m *meter) rose(n, limit int64) {
+func (m *limitMeter) rose(n, limit int64) {
 	if n == limit {
 		m.reached.Store(time.Now().UnixNano())
 	}
@@ -222,7 +222,7 @@ func (m *meter) rose(n, limit int64) {
 
 // fell notes that n are used, after one has ended. The average is approximate: of concurrent
 // updates, one may be lost.
-func (m *meter) fell(n, limit int64) {
+func (m *limitMeter) fell(n, limit int64) {
 	if since := m.reached.Load(); n == limit-1 && since != 0 {
 		const share = 4 // of the past in the average
 		last, average := time.Now().UnixNano()-since, m.lasted.Load()
@@ -232,7 +232,7 @@ func (m *meter) fell(n, limit int64) {
 
 // freeIn returns the time until the limit is expected to be no longer reached: as long as
 // that usually takes, or as long as it has taken by now.
-func (m *meter) freeIn() time.Duration {
+func (m *limitMeter) freeIn() time.Duration {
 	since := m.reached.Load()
 	if since == 0 {
 		return 0

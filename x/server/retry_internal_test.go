@@ -87,7 +87,7 @@ func TestPace_OfASemaphoreFollowsTheQueueAndTheHolds(t *testing.T) {
 func TestMeter_LearnsHowLongALimitStaysReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var m meter
+		var m limitMeter
 		add := func(n int64) {
 			if n > 0 {
 				m.rose(m.Add(n), 2)

@@ -39,6 +39,8 @@ type Options struct {
 	Tokens []Token
 	// Logger receives failed requests and the audit log; default slog.Default.
 	Logger *slog.Logger
+	// Backend is the label of that name in the metrics, such as redis; default "store".
+	Backend string
 	// Version is reported by /version and by the metrics.
 	Version string
 	// Hosts lists further host names that clients may use to call a server that requires no

@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/leasing"
+	"github.com/sema-go/sema/x/server/internal/meter"
 )
 
 // A service implements every operation of the API once: it authorises, validates, limits,
@@ -34,6 +37,8 @@ type service struct {
 	sessions *sessions
 	watches  *watches
 	counted  *metrics
+	meter    *meter.Meter
+	sampler  *sampler
 
 	examination examination
 	crossOrigin http.CrossOriginProtection
@@ -43,7 +48,7 @@ type service struct {
 	leaving          atomic.Bool     // new acquires and sessions are rejected
 	life, watching   context.Context // life ends all calls; watching ends those that only watch
 	end, endWatching context.CancelFunc
-	work             sync.WaitGroup // upkeep and reap
+	work             sync.WaitGroup // upkeep, reap and the sampler
 }
 
 func newService(store fleet.Store, o Options) (*service, error) {
@@ -63,12 +68,20 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	s.accounts, s.leases, s.sessions = newAccounts(s), newLeases(s), newSessions(s)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.watching, s.endWatching = context.WithCancel(s.life)
+	s.meter = meter.New(int(s.options.Limits.Series), s.declared.exactly)
+	for _, d := range s.declared {
+		if fleet.CheckName(d.name) == nil && !strings.ContainsAny(d.name, `*?[\`) {
+			s.meter.Declare(d.name, time.Now())
+		}
+	}
 	s.counted = newMetrics(s)
 	s.store = newCatalog(store, s)
+	s.sampler = &sampler{service: s}
 	s.watches = newWatches(s)
 	s.manager = leasing.New(s.store)
 	s.work.Go(s.upkeep)
 	s.work.Go(s.reap)
+	s.work.Go(s.sampler.run)
 	return s, nil
 }
 
@@ -116,12 +129,8 @@ func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.
 	if err != nil {
 		return leasing.Lease{}, err
 	}
-	repeated := false
-	defer func() {
-		if !repeated {
-			s.counted.acquired(err)
-		}
-	}()
+	asked := false
+	defer func() { s.count(r.semaphore, err, asked) }()
 	one := s.accountOf(ctx)
 	if err := s.enter(one, waiting, &s.waiting); err != nil {
 		return leasing.Lease{}, err
@@ -136,6 +145,7 @@ func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.
 		defer cancel()
 		ctx = bounded
 	}
+	asked = true
 	if lease, err = s.manager.Acquire(ctx, request); err != nil || lease.ID == "" {
 		if err != nil && r.key != "" && client.Err() != nil {
 			s.abandon(one, r)
@@ -144,11 +154,25 @@ func (s *service) acquire(ctx context.Context, r acquireRequest) (lease leasing.
 		}
 		return lease, err
 	}
-	repeated = !s.leases.keep(one, lease)
+	s.leases.keep(one, lease)
 	if r.key != "" {
 		s.leases.drop(one, abandonedKey(one, r))
 	}
 	return lease, nil
+}
+
+// count counts an acquire over HTTP or RPC that failed without a result of the store: the meter
+// sees the others. asked reports whether the store was asked.
+func (s *service) count(semaphore string, err error, asked bool) {
+	var fault *sema.Error
+	switch {
+	case err == nil:
+	case !asked:
+		s.meter.Rejected(semaphore, meter.Rejected, "limit", s.store.known(semaphore), time.Now())
+	case errors.As(err, &fault) && fault.After > 0: // the store has replied that it cannot decide yet
+	case errors.Is(err, sema.ErrUnavailable), errors.Is(err, fs.ErrNotExist), errors.Is(err, sema.ErrInvalid):
+		s.meter.Rejected(semaphore, meter.Error, "", s.store.known(semaphore), time.Now())
+	}
 }
 
 // abandon keeps counting a request with an idempotency key after its client has disconnected:
@@ -236,11 +260,11 @@ func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.
 	if r.key != "" { // two connections would share a lease, and the first one to end would release it
 		return invalid("idempotency key: not supported with a lease that is bound to its connection")
 	}
-	granted := false
+	granted, asked := false, false
 	defer func() {
 		switch {
 		case !granted:
-			s.counted.acquired(err)
+			s.count(r.semaphore, err, asked)
 		case !errors.Is(err, sema.ErrLost):
 			s.counted.releases.Inc()
 		}
@@ -256,11 +280,9 @@ func (s *service) hold(ctx context.Context, r acquireRequest, send func(leasing.
 	defer s.accounts.put(one, held)
 	ctx, cancel := withLife(ctx, s.life)
 	defer cancel()
+	asked = true
 	err = s.manager.Hold(ctx, request, func(lease leasing.Lease) {
-		if !granted {
-			granted = true
-			s.counted.acquired(nil)
-		}
+		granted = true
 		if send(lease) != nil {
 			cancel() // the client has disconnected
 		}

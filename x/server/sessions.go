@@ -241,7 +241,6 @@ func (p *sessions) countReply(one *clientSession, b protocol.Batch, r *protocol.
 		case protocol.Cancel:
 			again := slices.ContainsFunc(b.Ops[i:], func(o protocol.Op) bool { return o.Verb == protocol.Acquire && o.Ticket == op.Ticket })
 			if _, queued := one.queued[op.Ticket]; queued && !again {
-				p.service.counted.count("canceled")
 				p.forget(one, op.Ticket)
 			}
 			// The store can find the lease of a ticket until its grant is acknowledged.
@@ -268,9 +267,7 @@ func (p *sessions) countRelease(one *clientSession, op protocol.Op, before uint6
 // countResult counts the result of an acquire, a split or a revocation.
 func (p *sessions) countResult(one *clientSession, f protocol.Result, c protocol.Config) {
 	of, split := one.splits[f.Ticket]
-	if split = split && f.Kind != protocol.Revoked; !split {
-		p.service.counted.result(f.Kind)
-	}
+	split = split && f.Kind != protocol.Revoked
 	switch {
 	case f.Kind == protocol.Revoked:
 		p.release(one, f.Lease)

@@ -48,6 +48,7 @@ type Config struct {
 		Held    int64          `yaml:"held"`
 		Names   int64          `yaml:"names"`
 		Reads   int64          `yaml:"reads"`
+		Series  int64          `yaml:"series"`
 		MaxWait time.Duration  `yaml:"max_wait"`
 		Idle    *time.Duration `yaml:"idle"` // of the embedded store; default 24h; 0: never
 	} `yaml:"limits"`
@@ -89,7 +90,7 @@ const defaultIdle = 24 * time.Hour
 // limits returns the limits of the server.
 func (c Config) limits() server.Limits {
 	l := server.Limits{
-		Body: c.Limits.Body, Waiting: c.Limits.Waiting, Streams: c.Limits.Streams, Held: c.Limits.Held, Names: c.Limits.Names, Reads: c.Limits.Reads,
+		Body: c.Limits.Body, Waiting: c.Limits.Waiting, Streams: c.Limits.Streams, Held: c.Limits.Held, Names: c.Limits.Names, Reads: c.Limits.Reads, Series: c.Limits.Series,
 		MaxWait: c.Limits.MaxWait,
 	}
 	switch {

@@ -136,7 +136,7 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 		return err
 	}
 	s, err := server.New(opened, server.Options{
-		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(),
+		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(), Backend: c.backend(),
 	})
 	if err != nil {
 		opened.Close()
@@ -175,6 +175,12 @@ func (c Config) open(ctx context.Context) (fleet.Store, error) {
 		}
 	}
 	return u.Open(ctx, store.Creating)
+}
+
+// backend returns the name of the store in metrics: the scheme of its URL.
+func (c Config) backend() string {
+	scheme, _, _ := strings.Cut(c.Store, ":")
+	return scheme
 }
 
 func (c Config) logger(to io.Writer) (*slog.Logger, error) {

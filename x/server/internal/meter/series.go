@@ -1,0 +1,184 @@
+package meter
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// An Outcome is the result of an acquire.
+type Outcome int
+
+// The outcomes.
+const (
+	Acquired Outcome = iota
+	TimedOut
+	Canceled
+	Rejected
+	Error
+	outcomes // number of outcomes
+)
+
+func (o Outcome) String() string {
+	return [...]string{"acquired", "timeout", "canceled", "rejected", "error"}[o]
+}
+
+// A Lost is the reason why a lease was lost.
+type Lost int
+
+// The reasons.
+const (
+	LostExpired Lost = iota // it was not renewed in time
+	LostRevoked
+	LostDeleted // with its semaphore
+	losts       // number of reasons
+)
+
+func (l Lost) String() string { return [...]string{"expired", "revoked", "deleted"}[l] }
+
+// A renewal is the result of a batch without operations that renews leases.
+type renewal int
+
+const (
+	renewed renewal = iota
+	renewalLost
+	renewalFailed
+	renewals // number of results
+)
+
+func (r renewal) String() string { return [...]string{"ok", "lost", "error"}[r] }
+
+// A Series contains the figures of one semaphore.
+type Series struct {
+	Name     string
+	declared bool
+	began    time.Time
+	active   atomic.Int64 // when it was last used, in nanoseconds since 1970
+
+	acquires [outcomes]atomic.Uint64
+	lost     [losts]atomic.Uint64
+	renewals [renewals]atomic.Uint64
+
+	waits [outcomes]atomic.Pointer[prometheus.Histogram] // nil: none yet, or the outcome has no wait
+	holds atomic.Pointer[prometheus.Histogram]
+
+	mu      sync.Mutex
+	reasons map[string]uint64 // rejections
+	window  window
+	state   State
+}
+
+// A State is a semaphore as the store listed it.
+type State struct {
+	Known                               bool // the store has it; set by Observe
+	Capacity, Effective, InUse, Waiting int64
+	Draining, Rate                      bool
+}
+
+func newSeries(name string, declared bool, now time.Time) *Series {
+	s := &Series{Name: name, declared: declared, began: now, reasons: map[string]uint64{}}
+	s.active.Store(now.UnixNano())
+	if declared { // its series exist before its first use
+		s.histogram(&s.waits[Acquired], waitOptions)
+		s.histogram(&s.holds, holdOptions)
+	}
+	return s
+}
+
+// Buckets of the classic histograms: few, because each is a series per semaphore. The native
+// histograms have buckets of 10 %.
+var (
+	waitBuckets = []float64{0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120}
+	holdBuckets = []float64{0.01, 0.1, 1, 5, 30, 120, 600, 3600}
+
+	waitOptions = prometheus.HistogramOpts{Name: "wait", Buckets: waitBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 80}
+	holdOptions = prometheus.HistogramOpts{Name: "hold", Buckets: holdBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 80}
+)
+
+// histogram returns a histogram, and creates it on first use: most semaphores never time out.
+func (s *Series) histogram(p *atomic.Pointer[prometheus.Histogram], o prometheus.HistogramOpts) prometheus.Histogram {
+	if h := p.Load(); h != nil {
+		return *h
+	}
+	h := prometheus.NewHistogram(o)
+	if !p.CompareAndSwap(nil, &h) {
+		return *p.Load()
+	}
+	return h
+}
+
+// started records that an acquire began.
+func (s *Series) started(now time.Time) {
+	s.mu.Lock()
+	s.window.slot(now).arrivals++
+	s.mu.Unlock()
+}
+
+// granted records a grant. timed is false if the server has not seen when the acquire began.
+func (s *Series) granted(weight int64, waited time.Duration, timed bool, now time.Time) {
+	s.acquires[Acquired].Add(1)
+	s.mu.Lock()
+	w := s.window.slot(now)
+	w.grants++
+	w.weight += float64(weight)
+	if timed {
+		w.wait.add(waited)
+	}
+	s.mu.Unlock()
+	if timed {
+		s.histogram(&s.waits[Acquired], waitOptions).Observe(max(0, waited.Seconds()))
+	}
+}
+
+// gaveUp records an acquire that ended in the queue.
+func (s *Series) gaveUp(o Outcome, waited time.Duration, now time.Time) {
+	s.acquires[o].Add(1)
+	s.mu.Lock()
+	w := s.window.slot(now)
+	w.failures++
+	w.wait.add(waited)
+	s.mu.Unlock()
+	s.histogram(&s.waits[o], waitOptions).Observe(max(0, waited.Seconds()))
+}
+
+// reject records an acquire that was not queued.
+func (s *Series) reject(o Outcome, reason string) {
+	s.acquires[o].Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reason != "" {
+		s.reasons[reason]++
+	}
+	s.window.rejected++
+}
+
+// held records the end of a lease.
+func (s *Series) held(d time.Duration, weight int64, now time.Time) {
+	s.mu.Lock()
+	w := s.window.slot(now)
+	w.hold.add(d)
+	w.heldWeight += d.Seconds() * float64(weight)
+	w.endedWeight += float64(weight)
+	s.mu.Unlock()
+	s.histogram(&s.holds, holdOptions).Observe(max(0, d.Seconds()))
+}
+
+// State returns the state as last observed.
+func (s *Series) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Total returns how many acquires have had an outcome.
+func (s *Series) Total(o Outcome) uint64 { return s.acquires[o].Load() }
+
+// Failures returns how many acquires were not granted.
+func (s *Series) Failures() (n uint64) {
+	for o := TimedOut; o < outcomes; o++ {
+		n += s.acquires[o].Load()
+	}
+	return n
+}

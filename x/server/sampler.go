@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/meter"
+)
+
+const (
+	// sampleEvery is the interval at which all semaphores are listed for metrics and history.
+	sampleEvery = 5 * time.Second
+	// listShare bounds the time that lists take: a list that took d is not repeated before
+	// listShare times d.
+	listShare = 20
+	// reconciled bounds how many semaphores a sample inspects. Only those are inspected that
+	// clients also use elsewhere, or whose clients have disappeared.
+	reconciled = 16
+)
+
+// A sampler lists all semaphores periodically. It sets what the meter cannot know from the
+// requests of this server: capacities, permits in use and waiters, whoever the clients are.
+type sampler struct {
+	service *service
+	folded  atomic.Int64 // semaphores without a series of their own
+
+	mu     sync.Mutex // held while the store is listed
+	listed time.Time
+	took   time.Duration
+	after  string // last name that was reconciled, so that every semaphore has its turn
+}
+
+// run samples until the server is closed.
+func (p *sampler) run() {
+	for {
+		now := time.Now()
+		next := now.Truncate(sampleEvery).Add(sampleEvery)
+		select {
+		case <-p.service.life.Done():
+			return
+		case <-time.After(next.Sub(now)):
+		}
+		p.refresh(p.service.life, sampleEvery/2)
+		p.service.meter.Sweep(time.Now())
+	}
+}
+
+// refresh lists the semaphores, unless the last list is younger than an age.
+func (p *sampler) refresh(ctx context.Context, age time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.listed) < max(age, listShare*p.took) {
+		return
+	}
+	asked := time.Now()
+	states, err := p.list(ctx)
+	if err != nil {
+		return // requests report an outage of the store
+	}
+	p.listed, p.took = time.Now(), time.Since(asked)
+	now := make(map[string]meter.State, len(states))
+	for _, s := range states {
+		now[s.Name] = stateOf(s)
+	}
+	p.folded.Store(int64(p.service.meter.Observe(now, p.listed)))
+	p.reconcile(ctx, states)
+}
+
+// list returns all semaphores. It does not log failures: a sample is not a request.
+func (p *sampler) list(ctx context.Context) (all []protocol.Summary, err error) {
+	for after := ""; ; {
+		var page []protocol.Summary
+		err := withinTimeout(ctx, func(ctx context.Context) (err error) {
+			page, err = p.service.store.Store.List(ctx, protocol.ListQuery{After: after})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range page {
+			if s.Name != readyName {
+				all = append(all, s)
+			}
+		}
+		if len(page) < protocol.MaxPage {
+			return all, nil
+		}
+		after = page[len(page)-1].Name
+	}
+}
+
+func stateOf(s protocol.Summary) meter.State {
+	return meter.State{
+		Capacity: s.Config.Capacity, Effective: s.Effective, InUse: s.InUse, Waiting: s.Waiting,
+		Draining: s.Config.Draining, Rate: s.Config.Kind == protocol.Rate,
+	}
+}
+
+// reconcile inspects semaphores of which the store has other figures than the meter, a few at a
+// time.
+func (p *sampler) reconcile(ctx context.Context, states []protocol.Summary) {
+	wanted := map[string]bool{}
+	for _, name := range p.service.meter.Sweep(time.Now()) {
+		wanted[name] = true
+	}
+	for _, s := range states {
+		open := p.service.meter.Open(s.Name)
+		if s.Config.Kind != protocol.Rate && open.InUse != s.InUse || open.Waiting != s.Waiting {
+			wanted[s.Name] = true
+		}
+	}
+	for round, n := 0, 0; round < 2 && n < reconciled; round++ {
+		for _, s := range states {
+			if !wanted[s.Name] || round == 0 && s.Name <= p.after || n == reconciled {
+				continue
+			}
+			n++
+			delete(wanted, s.Name)
+			p.after = s.Name
+			p.compare(ctx, s.Name)
+		}
+		if n < reconciled {
+			p.after = ""
+		}
+	}
+}
+
+// compare inspects a semaphore, and corrects what the meter knows of it.
+func (p *sampler) compare(ctx context.Context, name string) {
+	asked := time.Now()
+	var snapshot protocol.Snapshot
+	err := withinTimeout(ctx, func(ctx context.Context) (err error) {
+		snapshot, err = p.service.store.Store.Inspect(ctx, name)
+		return err
+	})
+	if err == nil {
+		p.service.meter.Reconcile(name, &snapshot, asked, time.Now())
+	}
+}
