@@ -2037,6 +2037,7 @@ type Semaphore struct {
 	WindowMs          uint32                 `protobuf:"varint,11,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // of a rate
 	Version           uint64                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`                   // increases with each change of the configuration; 1 when created
 	Numbered          bool                   `protobuf:"varint,13,opt,name=numbered,proto3" json:"numbered,omitempty"`                 // leases have slots
+	Times             *Times                 `protobuf:"bytes,14,opt,name=times,proto3" json:"times,omitempty"`                        // absent: not measured by this server
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2162,6 +2163,131 @@ func (x *Semaphore) GetNumbered() bool {
 	return false
 }
 
+func (x *Semaphore) GetTimes() *Times {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+// Times are what a server has measured of a semaphore, for the clients that use it. A percentile
+// is absent if nothing of the kind has happened in the window.
+type Times struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	WindowMs          uint32                 `protobuf:"varint,1,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`                               // period of rates and percentiles
+	ArrivalsPerSecond float64                `protobuf:"fixed64,2,opt,name=arrivals_per_second,json=arrivalsPerSecond,proto3" json:"arrivals_per_second,omitempty"` // acquires that began, also those that were not granted
+	GrantsPerSecond   float64                `protobuf:"fixed64,3,opt,name=grants_per_second,json=grantsPerSecond,proto3" json:"grants_per_second,omitempty"`
+	HeadAge           *float64               `protobuf:"fixed64,4,opt,name=head_age,json=headAge,proto3,oneof" json:"head_age,omitempty"`          // seconds that the first acquire of the queue has waited
+	FirstNeeds        *int64                 `protobuf:"varint,5,opt,name=first_needs,json=firstNeeds,proto3,oneof" json:"first_needs,omitempty"`  // permits that it needs
+	OldestHold        *float64               `protobuf:"fixed64,6,opt,name=oldest_hold,json=oldestHold,proto3,oneof" json:"oldest_hold,omitempty"` // seconds
+	WaitP50           *float64               `protobuf:"fixed64,7,opt,name=wait_p50,json=waitP50,proto3,oneof" json:"wait_p50,omitempty"`
+	WaitP99           *float64               `protobuf:"fixed64,8,opt,name=wait_p99,json=waitP99,proto3,oneof" json:"wait_p99,omitempty"`
+	HoldP50           *float64               `protobuf:"fixed64,9,opt,name=hold_p50,json=holdP50,proto3,oneof" json:"hold_p50,omitempty"`
+	HoldP99           *float64               `protobuf:"fixed64,10,opt,name=hold_p99,json=holdP99,proto3,oneof" json:"hold_p99,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Times) Reset() {
+	*x = Times{}
+	mi := &file_sema_v1_sema_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Times) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Times) ProtoMessage() {}
+
+func (x *Times) ProtoReflect() protoreflect.Message {
+	mi := &file_sema_v1_sema_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Times.ProtoReflect.Descriptor instead.
+func (*Times) Descriptor() ([]byte, []int) {
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Times) GetWindowMs() uint32 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *Times) GetArrivalsPerSecond() float64 {
+	if x != nil {
+		return x.ArrivalsPerSecond
+	}
+	return 0
+}
+
+func (x *Times) GetGrantsPerSecond() float64 {
+	if x != nil {
+		return x.GrantsPerSecond
+	}
+	return 0
+}
+
+func (x *Times) GetHeadAge() float64 {
+	if x != nil && x.HeadAge != nil {
+		return *x.HeadAge
+	}
+	return 0
+}
+
+func (x *Times) GetFirstNeeds() int64 {
+	if x != nil && x.FirstNeeds != nil {
+		return *x.FirstNeeds
+	}
+	return 0
+}
+
+func (x *Times) GetOldestHold() float64 {
+	if x != nil && x.OldestHold != nil {
+		return *x.OldestHold
+	}
+	return 0
+}
+
+func (x *Times) GetWaitP50() float64 {
+	if x != nil && x.WaitP50 != nil {
+		return *x.WaitP50
+	}
+	return 0
+}
+
+func (x *Times) GetWaitP99() float64 {
+	if x != nil && x.WaitP99 != nil {
+		return *x.WaitP99
+	}
+	return 0
+}
+
+func (x *Times) GetHoldP50() float64 {
+	if x != nil && x.HoldP50 != nil {
+		return *x.HoldP50
+	}
+	return 0
+}
+
+func (x *Times) GetHoldP99() float64 {
+	if x != nil && x.HoldP99 != nil {
+		return *x.HoldP99
+	}
+	return 0
+}
+
 // A Holder is a lease as all readers of the semaphore see it.
 type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2185,7 +2311,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_sema_v1_sema_proto_msgTypes[34]
+	mi := &file_sema_v1_sema_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2323,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[34]
+	mi := &file_sema_v1_sema_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2336,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{34}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Holder) GetLease() uint64 {
@@ -2329,7 +2455,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_sema_v1_sema_proto_msgTypes[35]
+	mi := &file_sema_v1_sema_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2467,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_sema_v1_sema_proto_msgTypes[35]
+	mi := &file_sema_v1_sema_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2480,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_sema_v1_sema_proto_rawDescGZIP(), []int{35}
+	return file_sema_v1_sema_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Waiter) GetWeight() int64 {
@@ -2555,7 +2681,7 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	"\x05_rampB\x0e\n" +
 	"\f_max_waitersB\v\n" +
 	"\t_drainingB\v\n" +
-	"\t_numbered\"\x8e\x03\n" +
+	"\t_numbered\"\xb4\x03\n" +
 	"\tSemaphore\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\r.sema.v1.KindR\x04kind\x12\x1a\n" +
@@ -2571,8 +2697,30 @@ const file_sema_v1_sema_proto_rawDesc = "" +
 	" \x01(\rR\x05ttlMs\x12\x1b\n" +
 	"\twindow_ms\x18\v \x01(\rR\bwindowMs\x12\x18\n" +
 	"\aversion\x18\f \x01(\x04R\aversion\x12\x1a\n" +
-	"\bnumbered\x18\r \x01(\bR\bnumberedB\x0e\n" +
-	"\f_max_waiters\"\xd6\x02\n" +
+	"\bnumbered\x18\r \x01(\bR\bnumbered\x12$\n" +
+	"\x05times\x18\x0e \x01(\v2\x0e.sema.v1.TimesR\x05timesB\x0e\n" +
+	"\f_max_waiters\"\xcd\x03\n" +
+	"\x05Times\x12\x1b\n" +
+	"\twindow_ms\x18\x01 \x01(\rR\bwindowMs\x12.\n" +
+	"\x13arrivals_per_second\x18\x02 \x01(\x01R\x11arrivalsPerSecond\x12*\n" +
+	"\x11grants_per_second\x18\x03 \x01(\x01R\x0fgrantsPerSecond\x12\x1e\n" +
+	"\bhead_age\x18\x04 \x01(\x01H\x00R\aheadAge\x88\x01\x01\x12$\n" +
+	"\vfirst_needs\x18\x05 \x01(\x03H\x01R\n" +
+	"firstNeeds\x88\x01\x01\x12$\n" +
+	"\voldest_hold\x18\x06 \x01(\x01H\x02R\n" +
+	"oldestHold\x88\x01\x01\x12\x1e\n" +
+	"\bwait_p50\x18\a \x01(\x01H\x03R\awaitP50\x88\x01\x01\x12\x1e\n" +
+	"\bwait_p99\x18\b \x01(\x01H\x04R\awaitP99\x88\x01\x01\x12\x1e\n" +
+	"\bhold_p50\x18\t \x01(\x01H\x05R\aholdP50\x88\x01\x01\x12\x1e\n" +
+	"\bhold_p99\x18\n" +
+	" \x01(\x01H\x06R\aholdP99\x88\x01\x01B\v\n" +
+	"\t_head_ageB\x0e\n" +
+	"\f_first_needsB\x0e\n" +
+	"\f_oldest_holdB\v\n" +
+	"\t_wait_p50B\v\n" +
+	"\t_wait_p99B\v\n" +
+	"\t_hold_p50B\v\n" +
+	"\t_hold_p99\"\xd6\x02\n" +
 	"\x06Holder\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\x04R\x05lease\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x19\n" +
@@ -2627,7 +2775,7 @@ func file_sema_v1_sema_proto_rawDescGZIP() []byte {
 	return file_sema_v1_sema_proto_rawDescData
 }
 
-var file_sema_v1_sema_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_sema_v1_sema_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_sema_v1_sema_proto_goTypes = []any{
 	(*AcquireRequest)(nil),    // 0: sema.v1.AcquireRequest
 	(*AcquireResponse)(nil),   // 1: sema.v1.AcquireResponse
@@ -2663,10 +2811,11 @@ var file_sema_v1_sema_proto_goTypes = []any{
 	(*Range)(nil),             // 31: sema.v1.Range
 	(*Settings)(nil),          // 32: sema.v1.Settings
 	(*Semaphore)(nil),         // 33: sema.v1.Semaphore
-	(*Holder)(nil),            // 34: sema.v1.Holder
-	(*Waiter)(nil),            // 35: sema.v1.Waiter
-	(*Fault)(nil),             // 36: sema.v1.Fault
-	(Kind)(0),                 // 37: sema.v1.Kind
+	(*Times)(nil),             // 34: sema.v1.Times
+	(*Holder)(nil),            // 35: sema.v1.Holder
+	(*Waiter)(nil),            // 36: sema.v1.Waiter
+	(*Fault)(nil),             // 37: sema.v1.Fault
+	(Kind)(0),                 // 38: sema.v1.Kind
 }
 var file_sema_v1_sema_proto_depIdxs = []int32{
 	32, // 0: sema.v1.AcquireRequest.settings:type_name -> sema.v1.Settings
@@ -2682,11 +2831,11 @@ var file_sema_v1_sema_proto_depIdxs = []int32{
 	11, // 10: sema.v1.BatchResponse.results:type_name -> sema.v1.BatchResult
 	29, // 11: sema.v1.BatchResult.lease:type_name -> sema.v1.Lease
 	12, // 12: sema.v1.BatchResult.failure:type_name -> sema.v1.Failure
-	36, // 13: sema.v1.Failure.fault:type_name -> sema.v1.Fault
+	37, // 13: sema.v1.Failure.fault:type_name -> sema.v1.Fault
 	33, // 14: sema.v1.ListResponse.semaphores:type_name -> sema.v1.Semaphore
 	33, // 15: sema.v1.InfoResponse.semaphore:type_name -> sema.v1.Semaphore
-	34, // 16: sema.v1.InfoResponse.holders:type_name -> sema.v1.Holder
-	35, // 17: sema.v1.InfoResponse.waiters:type_name -> sema.v1.Waiter
+	35, // 16: sema.v1.InfoResponse.holders:type_name -> sema.v1.Holder
+	36, // 17: sema.v1.InfoResponse.waiters:type_name -> sema.v1.Waiter
 	32, // 18: sema.v1.ConfigureRequest.settings:type_name -> sema.v1.Settings
 	33, // 19: sema.v1.ConfigureResponse.semaphore:type_name -> sema.v1.Semaphore
 	33, // 20: sema.v1.DrainResponse.semaphore:type_name -> sema.v1.Semaphore
@@ -2695,38 +2844,39 @@ var file_sema_v1_sema_proto_depIdxs = []int32{
 	12, // 23: sema.v1.WatchResponse.failure:type_name -> sema.v1.Failure
 	30, // 24: sema.v1.Lease.fence:type_name -> sema.v1.Fence
 	31, // 25: sema.v1.Fence.revoked:type_name -> sema.v1.Range
-	37, // 26: sema.v1.Semaphore.kind:type_name -> sema.v1.Kind
-	0,  // 27: sema.v1.SemaService.Acquire:input_type -> sema.v1.AcquireRequest
-	2,  // 28: sema.v1.SemaService.Renew:input_type -> sema.v1.RenewRequest
-	4,  // 29: sema.v1.SemaService.Release:input_type -> sema.v1.ReleaseRequest
-	6,  // 30: sema.v1.SemaService.Hold:input_type -> sema.v1.HoldRequest
-	8,  // 31: sema.v1.SemaService.Batch:input_type -> sema.v1.BatchRequest
-	13, // 32: sema.v1.SemaService.List:input_type -> sema.v1.ListRequest
-	15, // 33: sema.v1.SemaService.Info:input_type -> sema.v1.InfoRequest
-	17, // 34: sema.v1.SemaService.Configure:input_type -> sema.v1.ConfigureRequest
-	19, // 35: sema.v1.SemaService.Drain:input_type -> sema.v1.DrainRequest
-	21, // 36: sema.v1.SemaService.Resume:input_type -> sema.v1.ResumeRequest
-	23, // 37: sema.v1.SemaService.Revoke:input_type -> sema.v1.RevokeRequest
-	25, // 38: sema.v1.SemaService.Delete:input_type -> sema.v1.DeleteRequest
-	27, // 39: sema.v1.SemaService.Watch:input_type -> sema.v1.WatchRequest
-	1,  // 40: sema.v1.SemaService.Acquire:output_type -> sema.v1.AcquireResponse
-	3,  // 41: sema.v1.SemaService.Renew:output_type -> sema.v1.RenewResponse
-	5,  // 42: sema.v1.SemaService.Release:output_type -> sema.v1.ReleaseResponse
-	7,  // 43: sema.v1.SemaService.Hold:output_type -> sema.v1.HoldResponse
-	10, // 44: sema.v1.SemaService.Batch:output_type -> sema.v1.BatchResponse
-	14, // 45: sema.v1.SemaService.List:output_type -> sema.v1.ListResponse
-	16, // 46: sema.v1.SemaService.Info:output_type -> sema.v1.InfoResponse
-	18, // 47: sema.v1.SemaService.Configure:output_type -> sema.v1.ConfigureResponse
-	20, // 48: sema.v1.SemaService.Drain:output_type -> sema.v1.DrainResponse
-	22, // 49: sema.v1.SemaService.Resume:output_type -> sema.v1.ResumeResponse
-	24, // 50: sema.v1.SemaService.Revoke:output_type -> sema.v1.RevokeResponse
-	26, // 51: sema.v1.SemaService.Delete:output_type -> sema.v1.DeleteResponse
-	28, // 52: sema.v1.SemaService.Watch:output_type -> sema.v1.WatchResponse
-	40, // [40:53] is the sub-list for method output_type
-	27, // [27:40] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	38, // 26: sema.v1.Semaphore.kind:type_name -> sema.v1.Kind
+	34, // 27: sema.v1.Semaphore.times:type_name -> sema.v1.Times
+	0,  // 28: sema.v1.SemaService.Acquire:input_type -> sema.v1.AcquireRequest
+	2,  // 29: sema.v1.SemaService.Renew:input_type -> sema.v1.RenewRequest
+	4,  // 30: sema.v1.SemaService.Release:input_type -> sema.v1.ReleaseRequest
+	6,  // 31: sema.v1.SemaService.Hold:input_type -> sema.v1.HoldRequest
+	8,  // 32: sema.v1.SemaService.Batch:input_type -> sema.v1.BatchRequest
+	13, // 33: sema.v1.SemaService.List:input_type -> sema.v1.ListRequest
+	15, // 34: sema.v1.SemaService.Info:input_type -> sema.v1.InfoRequest
+	17, // 35: sema.v1.SemaService.Configure:input_type -> sema.v1.ConfigureRequest
+	19, // 36: sema.v1.SemaService.Drain:input_type -> sema.v1.DrainRequest
+	21, // 37: sema.v1.SemaService.Resume:input_type -> sema.v1.ResumeRequest
+	23, // 38: sema.v1.SemaService.Revoke:input_type -> sema.v1.RevokeRequest
+	25, // 39: sema.v1.SemaService.Delete:input_type -> sema.v1.DeleteRequest
+	27, // 40: sema.v1.SemaService.Watch:input_type -> sema.v1.WatchRequest
+	1,  // 41: sema.v1.SemaService.Acquire:output_type -> sema.v1.AcquireResponse
+	3,  // 42: sema.v1.SemaService.Renew:output_type -> sema.v1.RenewResponse
+	5,  // 43: sema.v1.SemaService.Release:output_type -> sema.v1.ReleaseResponse
+	7,  // 44: sema.v1.SemaService.Hold:output_type -> sema.v1.HoldResponse
+	10, // 45: sema.v1.SemaService.Batch:output_type -> sema.v1.BatchResponse
+	14, // 46: sema.v1.SemaService.List:output_type -> sema.v1.ListResponse
+	16, // 47: sema.v1.SemaService.Info:output_type -> sema.v1.InfoResponse
+	18, // 48: sema.v1.SemaService.Configure:output_type -> sema.v1.ConfigureResponse
+	20, // 49: sema.v1.SemaService.Drain:output_type -> sema.v1.DrainResponse
+	22, // 50: sema.v1.SemaService.Resume:output_type -> sema.v1.ResumeResponse
+	24, // 51: sema.v1.SemaService.Revoke:output_type -> sema.v1.RevokeResponse
+	26, // 52: sema.v1.SemaService.Delete:output_type -> sema.v1.DeleteResponse
+	28, // 53: sema.v1.SemaService.Watch:output_type -> sema.v1.WatchResponse
+	41, // [41:54] is the sub-list for method output_type
+	28, // [28:41] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_sema_v1_sema_proto_init() }
@@ -2755,13 +2905,14 @@ func file_sema_v1_sema_proto_init() {
 	}
 	file_sema_v1_sema_proto_msgTypes[32].OneofWrappers = []any{}
 	file_sema_v1_sema_proto_msgTypes[33].OneofWrappers = []any{}
+	file_sema_v1_sema_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sema_v1_sema_proto_rawDesc), len(file_sema_v1_sema_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,7 +28,8 @@ type summary struct {
 	TTL        seconds `json:"ttl"`
 	Window     seconds `json:"window,omitempty"`
 	Version    uint64  `json:"version"`
-	Numbered   bool    `json:"numbered"` // leases have slots
+	Numbered   bool    `json:"numbered"`        // leases have slots
+	Times      *times  `json:"times,omitempty"` // nil: not measured
 }
 
 // An info is a semaphore with a page of its holders and waiters.

@@ -25,9 +25,10 @@ var parameters = map[string]map[string]string{
 		"weight": "1", "wait": "30s", "capacity": "5", "ttl": "15s", "window": "1m", "ramp": "1", "max_waiters": "100", "numbered": "true", "holder": "nightly", "hold": "connection",
 		"idempotency_key": "7f1c",
 	},
-	"POST /v1/semaphores/{name}/drain": {"wait": "30s"},
-	"GET /v1/semaphores":               {"prefix": "ci-", "limit": "100", "after": "ci-a"},
-	"GET /v1/semaphores/{name}":        {"limit": "100", "after": "h7"},
+	"POST /v1/semaphores/{name}/drain":  {"wait": "30s"},
+	"GET /v1/semaphores/{name}/history": {"range": "1h"},
+	"GET /v1/semaphores":                {"prefix": "ci-", "limit": "100", "after": "ci-a"},
+	"GET /v1/semaphores/{name}":         {"limit": "100", "after": "h7"},
 }
 
 // checkQuery rejects queries with parameters that are malformed, unknown or repeated.

@@ -258,7 +258,25 @@ func semaphoreMessage(s summary) *semav1.Semaphore {
 	if s.Kind == rateKind {
 		m.Kind = semav1.Kind_KIND_RATE
 	}
+	if t := s.Times; t != nil {
+		m.Times = &semav1.Times{
+			WindowMs: milliseconds(t.Window), ArrivalsPerSecond: t.Arrivals, GrantsPerSecond: t.Grants,
+			HeadAge: t.HeadAge.number(), OldestHold: t.OldestHold.number(),
+			WaitP50: t.WaitP50.number(), WaitP99: t.WaitP99.number(), HoldP50: t.HoldP50.number(), HoldP99: t.HoldP99.number(),
+		}
+		if t.FirstNeeds > 0 {
+			m.Times.FirstNeeds = &t.FirstNeeds
+		}
+	}
 	return m
+}
+
+// number returns an optional duration in seconds.
+func (s *seconds) number() *float64 {
+	if s == nil {
+		return nil
+	}
+	return new(time.Duration(*s).Seconds())
 }
 
 func infoMessage(now info) *semav1.InfoResponse {

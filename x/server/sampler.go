@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/history"
 	"github.com/sema-go/sema/x/server/internal/meter"
 )
 
@@ -31,7 +32,13 @@ type sampler struct {
 	listed time.Time
 	took   time.Duration
 	after  string // last name that was reconciled, so that every semaphore has its turn
+	before map[string]totals
 }
+
+// totals are the counters of a semaphore at its last sample.
+type totals struct{ grants, failures uint64 }
+
+func newSampler(s *service) *sampler { return &sampler{service: s, before: map[string]totals{}} }
 
 // run samples until the server is closed.
 func (p *sampler) run() {
@@ -44,8 +51,53 @@ func (p *sampler) run() {
 		case <-time.After(next.Sub(now)):
 		}
 		p.refresh(p.service.life, sampleEvery/2)
-		p.service.meter.Sweep(time.Now())
+		p.record(time.Now())
 	}
+}
+
+// record adds a sample of every measured semaphore to the history.
+func (p *sampler) record(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.listed) > 2*listShare*max(p.took, sampleEvery/listShare) {
+		return // the store cannot be read: nothing is known
+	}
+	all, _ := p.service.meter.All()
+	samples := make(map[string]history.Sample, len(all))
+	for _, s := range all {
+		if s.Name == meter.FoldedName || !s.State().Known {
+			continue
+		}
+		was, now := p.before[s.Name], totals{s.Total(meter.Acquired), s.Failures()}
+		sample := p.sample(s)
+		if now.grants >= was.grants && now.failures >= was.failures { // otherwise the series is new
+			sample.Grants, sample.Failures = int64(now.grants-was.grants), int64(now.failures-was.failures)
+		}
+		p.before[s.Name], samples[s.Name] = now, sample
+	}
+	for name := range p.before {
+		if _, ok := samples[name]; !ok {
+			delete(p.before, name)
+		}
+	}
+	p.service.history.Record(now, samples)
+	if err := p.service.history.Err(); err != nil {
+		p.service.journal.error("history", "the history is not kept across restarts", "error", err)
+	}
+}
+
+// sample returns the state of a semaphore, without what has happened since the last sample.
+func (p *sampler) sample(s *meter.Series) history.Sample {
+	now, state := time.Now(), s.State()
+	f, open := s.Figures(now), p.service.meter.Open(s.Name)
+	sample := history.Sample{
+		InUse: state.InUse, Effective: state.Effective, Waiting: state.Waiting,
+		WaitP50: f.WaitP50, WaitP99: f.WaitP99, HoldP50: f.HoldP50, HoldP99: f.HoldP99,
+	}
+	if !open.HeadSince.IsZero() {
+		sample.HeadAge = max(0, now.Sub(open.HeadSince))
+	}
+	return sample
 }
 
 // refresh lists the semaphores, unless the last list is younger than an age.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/history"
 )
 
 // list returns a page of the semaphores that the caller may see, ordered by name and
@@ -19,6 +20,7 @@ func (s *service) list(ctx context.Context, prefix string, p page) (found []summ
 	found = make([]summary, len(all))
 	for i, one := range all {
 		found[i] = newSummary(one)
+		found[i].Times = s.timesOf(one.Name, time.Now())
 	}
 	if len(found) == p.size() {
 		next = found[len(found)-1].Name
@@ -61,7 +63,11 @@ func (s *service) page(ctx context.Context, name string, p page) (info, error) {
 	if err != nil {
 		return info{}, err
 	}
-	return newInfo(name, snapshot, p)
+	now, err := newInfo(name, snapshot, p)
+	if now.Times = s.timesOf(name, time.Now()); now.Times != nil {
+		now.Times.read(snapshot, time.Now())
+	}
+	return now, err
 }
 
 // configure creates a semaphore or changes it, if the preconditions hold.
@@ -217,6 +223,13 @@ func (s *service) audit(ctx context.Context, op, name, detail string, err error)
 		result = err.Error()
 	}
 	c := callerOf(ctx)
+	if err == nil {
+		kind := op
+		if op == "configure" && strings.Contains(detail, "capacity") {
+			kind = "resize"
+		}
+		s.history.Note(history.Event{At: time.Now(), Semaphore: name, Kind: kind, By: c.name, Detail: detail})
+	}
 	s.log.Info("audit", "who", c.name, "principal", c.principal, "from", c.from, "op", op, "semaphore", name, "detail", detail, "result", result)
 }
 

@@ -41,6 +41,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Backend is the label of that name in the metrics, such as redis; default "store".
 	Backend string
+	// History is the directory that keeps the history of semaphores across restarts; "" keeps it in
+	// memory. Only one server at a time may use a directory.
+	History string
 	// Version is reported by /version and by the metrics.
 	Version string
 	// Hosts lists further host names that clients may use to call a server that requires no
@@ -160,6 +163,7 @@ func (s *Server) mount() http.Handler {
 		{"POST", one + "/drain", api.drain, false},
 		{"POST", one + "/resume", api.resume, false},
 		{"GET", one + "/watch", api.watch, false},
+		{"GET", one + "/history", api.history, false},
 		{"POST", "/v1/batch", api.batch, false},
 		{"GET", "/metrics", s.metrics, false},
 		{"GET", "/livez", s.livez, true},

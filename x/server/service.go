@@ -14,6 +14,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/leasing"
+	"github.com/sema-go/sema/x/server/internal/history"
 	"github.com/sema-go/sema/x/server/internal/meter"
 )
 
@@ -39,6 +40,7 @@ type service struct {
 	counted  *metrics
 	meter    *meter.Meter
 	sampler  *sampler
+	history  *history.History
 
 	examination examination
 	crossOrigin http.CrossOriginProtection
@@ -76,7 +78,8 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	}
 	s.counted = newMetrics(s)
 	s.store = newCatalog(store, s)
-	s.sampler = &sampler{service: s}
+	s.sampler = newSampler(s)
+	s.history = s.openHistory()
 	s.watches = newWatches(s)
 	s.manager = leasing.New(s.store)
 	s.work.Go(s.upkeep)
@@ -91,7 +94,7 @@ func (s *service) close() error {
 	s.work.Wait()
 	s.watches.close()
 	s.manager.Close()
-	return s.store.Close()
+	return errors.Join(s.history.Close(), s.store.Close())
 }
 
 // authorize checks a semaphore's name, and whether the caller may apply a verb to it.

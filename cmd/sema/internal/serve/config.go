@@ -24,6 +24,10 @@ type Config struct {
 	Store    string `yaml:"store"`
 	Insecure bool   `yaml:"insecure"` // listen anywhere, without tokens or certificates
 
+	// History is the directory of the history of semaphores; default: beside the file of the embedded
+	// store, and in memory only for other stores.
+	History string `yaml:"history"`
+
 	// Hosts lists further host names of a server without tokens; see [server.Options].
 	Hosts []string `yaml:"hosts"`
 
@@ -100,6 +104,17 @@ func (c Config) limits() server.Limits {
 		l.Idle = defaultIdle
 	}
 	return l
+}
+
+// historyDirectory returns the directory of the history; "": memory only.
+func (c Config) historyDirectory() string {
+	if c.History != "" {
+		return c.History
+	}
+	if u, err := store.Parse(c.Store); err == nil && u.IsEmbedded() && u.File() != "" {
+		return u.File() + ".history"
+	}
+	return ""
 }
 
 // embedded reports whether only this server uses the store.

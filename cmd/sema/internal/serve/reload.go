@@ -109,7 +109,7 @@ type setting struct {
 
 func (c Config) settings() []setting {
 	return []setting{
-		{"listen", c.Listen}, {"store", c.Store}, {"insecure", c.Insecure}, {"hosts", c.Hosts}, {"semaphores", c.Semaphores}, {"log", c.Log},
+		{"listen", c.Listen}, {"store", c.Store}, {"insecure", c.Insecure}, {"history", c.History}, {"hosts", c.Hosts}, {"semaphores", c.Semaphores}, {"log", c.Log},
 		{"limits", c.Limits}, {"ready_delay", c.ReadyDelay}, {"grace", c.Grace},
 	}
 }

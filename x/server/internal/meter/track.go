@@ -93,9 +93,9 @@ func (t *tracker) resultsLocked(s *session, r *protocol.Reply, now time.Time) {
 		case f.Kind == protocol.Revoked:
 			if l, ok := s.leases[f.Lease]; ok {
 				t.series.held(now.Sub(l.since), l.weight, now)
-				t.series.lost[LostRevoked].Add(1)
 				delete(s.leases, f.Lease)
-			}
+			} // or a snapshot has shown that it is gone: it was revoked at once
+			t.series.lost[LostRevoked].Add(1)
 		case split:
 			delete(s.splits, f.Ticket)
 			if l, ok := s.leases[of]; ok && f.Kind == protocol.Granted {
