@@ -164,6 +164,8 @@ func (s *Server) mount() http.Handler {
 		{"POST", one + "/resume", api.resume, false},
 		{"GET", one + "/watch", api.watch, false},
 		{"GET", one + "/history", api.history, false},
+		{"GET", one + "/advice", api.advice, false},
+		{"GET", "/v1/deadlocks", api.deadlocks, false},
 		{"POST", "/v1/batch", api.batch, false},
 		{"GET", "/metrics", s.metrics, false},
 		{"GET", "/livez", s.livez, true},

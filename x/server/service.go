@@ -43,6 +43,7 @@ type service struct {
 	history  *history.History
 
 	examination examination
+	deadlocks   deadlocks
 	crossOrigin http.CrossOriginProtection
 
 	waiting, streams atomic.Int64
