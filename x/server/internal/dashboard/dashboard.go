@@ -73,10 +73,11 @@ type Problem struct {
 
 // Options configures a dashboard.
 type Options struct {
-	Store   Store
-	Service Service
-	Version string
-	Login   bool // viewers must log in with a token
+	Store    Store
+	Service  Service
+	Measures Measures // nil: no history, figures and advice
+	Version  string
+	Login    bool // viewers must log in with a token
 }
 
 // A Dashboard is an [http.Handler] for /ui/ only: its links contain that path.
@@ -88,7 +89,7 @@ type Dashboard struct {
 
 // New returns a dashboard. The caller must close it.
 func New(o Options) *Dashboard {
-	d := &Dashboard{Options: o, feeds: newFeeds(o.Store, o.Service.Unavailable), routes: http.NewServeMux()}
+	d := &Dashboard{Options: o, feeds: newFeeds(o.Store, o.Measures, o.Service.Unavailable), routes: http.NewServeMux()}
 	d.routes.HandleFunc("GET /ui/assets/{version}/{file}", serveAsset)
 	d.routes.HandleFunc("GET /ui/{$}", d.admitted(d.overview))
 	d.routes.HandleFunc("GET /ui/semaphore", d.admitted(d.semaphore))

@@ -19,8 +19,8 @@ type feeds struct {
 	all map[view]*feed
 }
 
-func newFeeds(s Store, trouble func(error)) *feeds {
-	f := &feeds{reader: newReader(s, trouble), all: map[view]*feed{}, began: time.Now()}
+func newFeeds(s Store, m Measures, trouble func(error)) *feeds {
+	f := &feeds{reader: newReader(s, m, trouble), all: map[view]*feed{}, began: time.Now()}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }

@@ -18,9 +18,10 @@ const pageSize = 500
 // A view identifies what a page shows: one semaphore, or the overview. It includes everything
 // that differs between viewers, so that viewers of the same view can share a page.
 type view struct {
-	name      string // of one semaphore; "": the overview
-	after     string // cursor of the semaphore's page; "": first page
-	mayChange bool   // the viewer may change the semaphore
+	name      string        // of one semaphore; "": the overview
+	after     string        // cursor of the semaphore's page; "": first page
+	mayChange bool          // the viewer may change the semaphore
+	span      time.Duration // time range of the charts; 0: the default
 	query
 	prefix string // of the names that the viewer may see
 	try    string // example command for an empty overview
@@ -159,6 +160,7 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 	rows = rows[o.From:min(o.From+pageSize, len(rows))]
 	o.Shown = len(rows)
 	o.page = o.render(rows, r.rendered)
+	o.page.parts["deadlocks"] = r.deadlocks(soon, v.prefix)
 	return o
 }
 

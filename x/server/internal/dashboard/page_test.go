@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/history"
 )
 
 func shown(capacity, effective, inUse int64, waiting int, change func(*protocol.Config)) semaphore {
@@ -150,26 +151,31 @@ func TestSemaphore_Pages(t *testing.T) {
 	}
 }
 
-// TestChart_Gaps checks that a curve has gaps for times without reads.
+// TestChart_Gaps checks that a curve has gaps for times without samples, and marks of events.
 func TestChart_Gaps(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1000, 0)
-	at := func(ago int, inUse int64) sample {
-		return sample{at: now.Add(-time.Duration(ago) * time.Second), inUse: inUse, effective: 4}
+	now := time.Unix(1_800_000_000, 0).UTC()
+	at := func(ago time.Duration, inUse int64) history.Point {
+		return history.Point{At: now.Add(-ago), Sample: history.Sample{InUse: inUse, Effective: 4, WaitP99: time.Second}}
 	}
-	charts := chartsOf([]sample{at(50, 2), at(49, 2), at(48, 4), at(10, 1), at(9, 1)}, now)
-	use := charts[0]
-	if strings.Count(use.Curve, "M") != 2 || strings.Count(use.Area, "Z") != 2 || use.Peak != 4 || use.Now != 1 || use.Top != 4 || use.Span != time.Minute {
+	curve := history.Curve{Step: history.Fine, Points: []history.Point{at(14*time.Minute, 2), at(14*time.Minute-5*time.Second, 4), at(10*time.Second, 1), at(5*time.Second, 1), at(0, 1)}}
+	events := []history.Event{{At: now.Add(-20 * time.Minute), Kind: "drain"}, {At: now.Add(-5 * time.Minute), Kind: "resize", By: "ops", Detail: "8"}}
+	all := newCharts("/ui/semaphore?name=a", curve, events, now, 15*time.Minute)
+	use := all.Curves[0]
+	if strings.Count(use.Curve, "M") != 2 || strings.Count(use.Area, "Z") != 2 || use.Peak != "4" || use.Now != "1" || use.Top != "4" || strings.Count(use.Limit, "M") != 2 {
 		t.Errorf("%+v", use)
 	}
-	if !strings.HasPrefix(use.Curve, "M100.0 50.0H120.0V0.0") {
+	if !strings.HasPrefix(use.Curve, "M36.7 50.0H40.0V0.0") {
 		t.Errorf("curve %q", use.Curve)
 	}
-	if none := chartsOf(nil, now); none[0].Curve != "" || none[1].Peak != 0 {
-		t.Errorf("%+v", none)
+	if len(all.Events) != 1 || all.Events[0].Text != "resize by ops: 8" || all.Events[0].X != "396.7" || len(all.Ticks) != 5 || !all.Ranges[0].Current {
+		t.Errorf("%+v", all)
 	}
-	if long := chartsOf([]sample{at(290, 1), at(0, 1)}, now); long[0].Span != historySpan {
-		t.Errorf("%v", long[0].Span)
+	if wait := all.Curves[2]; wait.Peak != "1s" || !strings.Contains(wait.Points, ":1s;") {
+		t.Errorf("%+v", wait)
+	}
+	if none := newCharts("", history.Curve{}, nil, now, time.Hour).Curves[0]; none.Curve != "" || !strings.Contains(none.Text(), "no samples") {
+		t.Errorf("%+v", none)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,12 +26,13 @@ const (
 // result is reused. A read is not cancelled when a viewer leaves: other viewers may wait for
 // it.
 type reader struct {
-	store   Store
-	trouble func(error) // called when the store stops responding
-	life    context.Context
-	end     context.CancelFunc
-	running sync.WaitGroup
-	turns   chan struct{} // full while atOnce semaphores are being read
+	store    Store
+	measures Measures
+	trouble  func(error) // called when the store stops responding
+	life     context.Context
+	end      context.CancelFunc
+	running  sync.WaitGroup
+	turns    chan struct{} // full while atOnce semaphores are being read
 
 	mu        sync.Mutex
 	changes   int // number of changes by viewers; earlier results are outdated
@@ -41,16 +41,18 @@ type reader struct {
 	clock     cached[time.Duration]
 	probe     cached[struct{}]
 	read      map[entryKey]*entry
-	histories map[string]*history
 	lastSweep time.Time
 	rendered  *parts // of the rows
 
 	failing time.Time // when the store stopped responding; zero: it responds
 }
 
-func newReader(s Store, trouble func(error)) *reader {
+func newReader(s Store, m Measures, trouble func(error)) *reader {
+	if m == nil {
+		m = noMeasures{}
+	}
 	r := &reader{
-		store: s, trouble: trouble, turns: make(chan struct{}, atOnce), read: map[entryKey]*entry{}, histories: map[string]*history{}, rendered: newParts(),
+		store: s, measures: m, trouble: trouble, turns: make(chan struct{}, atOnce), read: map[entryKey]*entry{}, rendered: newParts(),
 	}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
@@ -194,6 +196,9 @@ func (r *reader) ahead() *result[time.Duration] {
 	})
 }
 
+// gap is the longest possible time between two consecutive reads.
+const gap = 2*every + timeout
+
 // An entry is the cached page of one semaphore, with its rendered parts.
 type entry struct {
 	cached[*snapshot]
@@ -246,7 +251,8 @@ func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, clock 
 	ahead, _ := clock.wait(ctx) // a store without a clock uses the local one
 	s := newSnapshot(newSemaphore(key.name, stored, at.Add(ahead)).listed(key.after), parts)
 	s.at = at
-	r.record(key.name, sample{at, stored.InUse, stored.Effective, s.Waiting()})
+	s.times = r.measures.Figures(key.name, stored)
+	r.measures.View(key.name, at, stored)
 	return s, nil
 }
 
@@ -259,29 +265,7 @@ func (r *reader) recent(ctx context.Context, name string) (protocol.Snapshot, er
 	return s, err
 }
 
-// record adds a sample to the history of a semaphore, for the charts.
-func (r *reader) record(name string, s sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.histories[name]
-	if h == nil {
-		h = &history{}
-		r.histories[name] = h
-	}
-	h.add(s)
-}
-
-// historyOf returns the samples of a semaphore, oldest first.
-func (r *reader) historyOf(name string) []sample {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h := r.histories[name]; h != nil {
-		return slices.Clone(h.samples)
-	}
-	return nil
-}
-
-// sweep removes entries and histories that are no longer watched.
+// sweep removes entries that are no longer watched.
 func (r *reader) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,11 +277,6 @@ func (r *reader) sweep() {
 	for key, e := range r.read {
 		if now.Sub(e.used) > gap && e.last != nil && e.last.complete() {
 			delete(r.read, key)
-		}
-	}
-	for name, h := range r.histories {
-		if h.forget(now.Add(-historySpan)) {
-			delete(r.histories, name)
 		}
 	}
 }

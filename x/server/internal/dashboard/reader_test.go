@@ -9,7 +9,7 @@ import (
 // cursor.
 func TestReader_KeepsFewPages(t *testing.T) {
 	t.Parallel()
-	r := newReader(nil, nil)
+	r := newReader(nil, nil, nil)
 	for i := range 10 * mostShared {
 		r.entryOf(entryKey{"db", fmt.Sprintf("h%0*d", i+1, 0)})
 	}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"io/fs"
@@ -22,11 +23,19 @@ type snapshot struct {
 	parts *parts
 
 	mu    sync.Mutex
-	pages map[bool]page // by whether the viewer may change the semaphore
+	pages map[variant]page
+
+	times []Figure
+}
+
+// A variant of a page differs between viewers.
+type variant struct {
+	mayChange bool
+	span      time.Duration
 }
 
 func newSnapshot(s semaphore, p *parts) *snapshot {
-	return &snapshot{semaphore: s, parts: p, pages: map[bool]page{}}
+	return &snapshot{semaphore: s, parts: p, pages: map[variant]page{}}
 }
 
 // figures holds what most parts show: while it is equal, the parts are equal.
@@ -42,18 +51,19 @@ func (s semaphore) figures() figures {
 }
 
 // page returns the semaphore's page, in parts that change independently.
-func (s *snapshot) page(r *reader, mayChange bool) page {
+func (s *snapshot) page(r *reader, v variant) page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, known := s.pages[mayChange]
+	p, known := s.pages[v]
 	if !known {
-		p = s.render(r, mayChange)
-		s.pages[mayChange] = p
+		p = s.render(r, v)
+		s.pages[v] = p
 	}
 	return p
 }
 
-func (s *snapshot) render(r *reader, mayChange bool) page {
+func (s *snapshot) render(r *reader, v variant) page {
+	mayChange := v.mayChange
 	p := page{map[string]template.HTML{}, map[string][]string{"holders": {}, "waiters": {}}}
 	p.parts["trouble"] = render("trouble", (*trouble)(nil))
 	if s.gone {
@@ -68,7 +78,7 @@ func (s *snapshot) render(r *reader, mayChange bool) page {
 	for _, id := range plain {
 		p.parts[id] = s.parts.render(id, id, shown, s.semaphore)
 	}
-	p.parts["charts"] = render("charts", chartsOf(r.historyOf(s.Name), s.at))
+	s.measured(r, v.span, p)
 	for _, h := range s.holders(sessions, mayChange) {
 		id := h.ID()
 		key := id
@@ -87,7 +97,7 @@ func (s *snapshot) render(r *reader, mayChange bool) page {
 
 // viewOf returns the view of one semaphore.
 func viewOf(r *http.Request, name string, v Viewer) view {
-	return view{name: name, after: r.FormValue("after"), mayChange: v.MayChange(name)}
+	return view{name: name, after: r.FormValue("after"), mayChange: v.MayChange(name), span: spanOf(r.FormValue("range"))}
 }
 
 // A semaphorePage is the page of one semaphore.
@@ -108,7 +118,7 @@ func (r *reader) semaphorePage(ctx context.Context, v view, within time.Duration
 		p.page = troubled(p.Trouble)
 		return p
 	}
-	p.page = s.page(r, v.mayChange)
+	p.page = s.page(r, variant{v.mayChange, cmp.Or(v.span, ranges[0].Span)})
 	return p
 }
 
@@ -137,7 +147,7 @@ func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v View
 		template = "after"
 	}
 	if template != "after" {
-		b.Live = "/ui/live?" + url.Values{"name": {name}, "after": {p.after}}.Encode()
+		b.Live = "/ui/live?" + url.Values{"name": {name}, "after": {p.after}, "range": {r.FormValue("range")}}.Encode()
 	}
 	d.render(w, status, template, struct {
 		border

@@ -175,6 +175,31 @@
     }
   });
 
+  // The value and the time under the pointer are shown beside the name of the chart.
+  let hovered = null;
+  function unhover() {
+    if (!hovered) return;
+    const note = hovered.closest("figure").querySelector("[data-peak]");
+    note.textContent = note.dataset.peak;
+    hovered = null;
+  }
+  document.addEventListener("pointermove", event => {
+    const chart = event.target.closest && event.target.closest("svg.chart");
+    if (chart !== hovered) unhover();
+    if (!chart) return;
+    hovered = chart;
+    const box = chart.getBoundingClientRect();
+    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    let value = "";
+    for (const point of chart.dataset.points.split(";")) {
+      const bin = point.split(":", 1)[0];
+      if (bin === "" || Number(bin) > share * 180) break;
+      value = point.slice(bin.length + 1);
+    }
+    const time = Number(chart.dataset.from) + share * (chart.dataset.to - chart.dataset.from);
+    chart.closest("figure").querySelector("[data-peak]").textContent = `${clock(time)}: ${value || "no sample"}`;
+  });
+
   document.addEventListener("keydown", event => {
     const filter = byId("filter");
     if (!filter || event.target.closest("input, textarea, dialog")) return;

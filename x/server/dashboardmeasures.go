@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/advice"
+	"github.com/sema-go/sema/internal/waitfor"
+	"github.com/sema-go/sema/x/server/internal/dashboard"
+	"github.com/sema-go/sema/x/server/internal/history"
+)
+
+// View implements [dashboard.Measures]. What has happened since the last second is not counted:
+// the regular samples have it.
+func (a dashboardAPI) View(name string, at time.Time, s protocol.Snapshot) {
+	series := a.service.meter.Series(name)
+	if series == nil {
+		return
+	}
+	sample := a.service.sampler.sample(series)
+	sample.InUse, sample.Effective, sample.Waiting = s.InUse, s.Effective, int64(len(s.Queue))
+	a.service.history.View(name, history.Point{At: at, Sample: sample})
+}
+
+// Past implements [dashboard.Measures].
+func (a dashboardAPI) Past(name string, span time.Duration) (history.Curve, []history.Event) {
+	now := time.Now()
+	return a.service.history.Curve(name, now.Add(-span), now), a.service.history.Events(name, now.Add(-span))
+}
+
+// Figures implements [dashboard.Measures].
+func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figure {
+	t := a.service.timesOf(name, time.Now())
+	if t == nil {
+		return nil
+	}
+	t.read(s, time.Now())
+	period := fmt.Sprintf("in the last %v", time.Duration(t.Window))
+	shown := func(d *seconds) string {
+		if d == nil {
+			return "–"
+		}
+		return brief(time.Duration(*d))
+	}
+	all := []dashboard.Figure{
+		{Label: "Granted", Value: fmt.Sprintf("%.3g/s", t.Grants), Title: period},
+		{Label: "Wait p50 · p99", Value: shown(t.WaitP50) + " · " + shown(t.WaitP99), Title: period},
+		{Label: "Hold p50 · p99", Value: shown(t.HoldP50) + " · " + shown(t.HoldP99), Title: period},
+		{Label: "Head of queue", Value: shown(t.HeadAge), Title: "how long the first acquire of the queue has waited"},
+		{Label: "Oldest hold", Value: shown(t.OldestHold), Title: "how long the oldest lease has been held"},
+	}
+	if t.FirstNeeds > 0 {
+		all = append(all, dashboard.Figure{Label: "First needs", Value: fmt.Sprintf("%d, %d free", t.FirstNeeds, max(0, s.Effective-s.InUse)), Title: "permits that the first acquire of the queue needs"})
+	}
+	return all
+}
+
+// brief formats a duration with two or three digits.
+func brief(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1fms", d.Seconds()*1000)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	text := d.Round(time.Second).String()
+	if d >= time.Hour {
+		text = strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return text
+}
+
+// Advice implements [dashboard.Measures].
+func (a dashboardAPI) Advice(ctx context.Context, name string) (lines []string) {
+	f, err := a.service.facts(ctx, name)
+	if err != nil {
+		return nil
+	}
+	of := advice.Of(f)
+	for _, finding := range of.Findings {
+		lines = append(lines, capitalised(finding.Text)+".")
+	}
+	if !of.Sized {
+		return lines
+	}
+	text := fmt.Sprintf("On average %.3g permits are in use (Little's law). %d would be used to %.0f %%.", of.Load, of.Needed, 100*advice.Utilisation)
+	for i, e := range of.Expected {
+		if i == 0 {
+			text += " Expected mean wait:"
+		}
+		wait := "endless"
+		if !e.Endless {
+			wait = brief(e.Wait)
+		}
+		text += fmt.Sprintf(" %s with %d,", wait, e.Capacity)
+	}
+	return append(lines, strings.TrimSuffix(text, ",")+".")
+}
+
+func capitalised(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// Deadlocks implements [dashboard.Measures].
+func (a dashboardAPI) Deadlocks(ctx context.Context, prefix string) (lines []string) {
+	found, _, err := a.service.deadlocks.find(ctx, a.service, prefix)
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	for _, cycle := range found {
+		lines = append(lines, capitalised(cycle.String())+".")
+	}
+	return append(lines, capitalised(strings.TrimPrefix(waitfor.Caveat, "possible deadlock: "))+".")
+}

@@ -1,0 +1,69 @@
+package dashboard
+
+import (
+	"context"
+	"html/template"
+	"time"
+
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/history"
+)
+
+// Measures provides what the server has measured of semaphores.
+type Measures interface {
+	// View notes that a semaphore is being viewed, and its state: it is sampled every second.
+	View(name string, at time.Time, s protocol.Snapshot)
+	// Past returns the history of a semaphore.
+	Past(name string, span time.Duration) (history.Curve, []history.Event)
+	// Figures returns waits, holds, rates and ages; nil: the semaphore is not measured.
+	Figures(name string, s protocol.Snapshot) []Figure
+	// Advice returns sentences on the capacity of a semaphore.
+	Advice(ctx context.Context, name string) []string
+	// Deadlocks describes possible deadlocks among semaphores whose names have a prefix.
+	Deadlocks(ctx context.Context, prefix string) []string
+}
+
+// A Figure is a measured value with its name.
+type Figure struct{ Label, Value, Title string }
+
+// noMeasures is for programs without measurements.
+type noMeasures struct{}
+
+func (noMeasures) View(string, time.Time, protocol.Snapshot) {}
+func (noMeasures) Past(string, time.Duration) (c history.Curve, e []history.Event) {
+	return c, e
+}
+func (noMeasures) Figures(string, protocol.Snapshot) []Figure { return nil }
+func (noMeasures) Advice(context.Context, string) []string    { return nil }
+func (noMeasures) Deadlocks(context.Context, string) []string { return nil }
+
+// ranges are the time ranges of the charts, by their names in URLs. The first is the default.
+var ranges = []struct {
+	Name string
+	Span time.Duration
+}{{"15m", 15 * time.Minute}, {"1h", time.Hour}, {"24h", 24 * time.Hour}}
+
+// spanOf returns the time range with a name, or the default.
+func spanOf(name string) time.Duration {
+	for _, r := range ranges {
+		if r.Name == name {
+			return r.Span
+		}
+	}
+	return ranges[0].Span
+}
+
+// measured renders the parts that show measurements.
+func (s *snapshot) measured(r *reader, span time.Duration, p page) {
+	curve, events := r.measures.Past(s.Name, span)
+	p.parts["charts"] = render("charts", newCharts(s.URL(), curve, events, s.at, span))
+	p.parts["times"] = render("times", s.times)
+	ctx, cancel := context.WithTimeout(r.life, timeout)
+	defer cancel()
+	p.parts["advice"] = render("advice", r.measures.Advice(ctx, s.Name))
+}
+
+// deadlocks renders the possible deadlocks that a viewer may see.
+func (r *reader) deadlocks(ctx context.Context, prefix string) template.HTML {
+	return render("deadlocks", r.measures.Deadlocks(ctx, prefix))
+}
