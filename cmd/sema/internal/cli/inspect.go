@@ -27,7 +27,9 @@ PREFIX lists only names that begin with it. Nothing is created or changed.
 
 STATUS is open, full, draining ('sema drain'), paused (capacity 0) or rising (the
 capacity is being raised, see 'sema set --ramp'). At a terminal, long names are cut
-in the middle; -o wide and -o json have complete names. --limit and --after list a part;
+in the middle; -o wide and -o json have complete names. Over sema:// they also have
+what the server has measured in the last 5 minutes: grants a second, the 99th
+percentiles of waits and holds, and how long the first of the queue has waited. --limit and --after list a part;
 the number of further semaphores is printed to stderr.
 
 On host: the list has all semaphores of the directory, also unused ones. Damaged and
@@ -51,6 +53,9 @@ foreign files in the directory are reported on stderr.`,
 			listing, err := list(ctx, s, prefix, page)
 			if err != nil {
 				return err
+			}
+			if *output != table {
+				s.Measure(ctx, prefix, listing.States)
 			}
 			if err := p.writeList(listing.States, *output); err != nil {
 				return err
@@ -121,6 +126,9 @@ the next first.
 
 --limit shows a part of long lists, and the number of further entries.
 
+Over sema://, waits, holds and grants are what the server has measured in the last 5
+minutes. 'sema advise' says what they mean for the capacity.
+
 On host: the holders are processes with their command lines; only the number of
 waiters is known.`,
 		Example: `  sema show builds
@@ -141,7 +149,9 @@ waiters is known.`,
 			if err != nil {
 				return err
 			}
-			return p.writeState(state.Cut(after, limit), s.Now(ctx), *output)
+			measured := []scope.State{state}
+			s.Measure(ctx, args[0], measured)
+			return p.writeState(measured[0].Cut(after, limit), s.Now(ctx), *output)
 		})
 	}
 	return c
@@ -155,6 +165,9 @@ func (p *program) writeState(s scope.State, now time.Time, f format) error {
 	}
 	if err := p.writeStates([]scope.State{s}, true, f); err != nil {
 		return err
+	}
+	if text := timesText(s); text != "" {
+		fmt.Fprintf(p.out, "\n%s\n", text)
 	}
 	for _, part := range []struct {
 		title string

@@ -34,7 +34,7 @@ func (p *program) commands() []group {
 			p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(),
 		}},
 		{"Inspect semaphores:", []*cobra.Command{
-			p.lsCommand(), p.showCommand(), p.watchCommand(), top.Command(p.storeURL),
+			p.lsCommand(), p.showCommand(), p.watchCommand(), top.Command(p.storeURL), p.adviseCommand(),
 		}},
 		{"Change semaphores, for all their users:", []*cobra.Command{
 			p.setCommand(), p.drainCommand(), p.resumeCommand(), p.revokeCommand(), p.rmCommand(),

@@ -92,11 +92,18 @@ func (p *program) writeStates(states []scope.State, more bool, f format) error {
 	if more {
 		head = append(head, "KIND", "TTL", "RAMP", "MAX WAITERS")
 	}
+	timed := f == wide && slices.ContainsFunc(states, func(s scope.State) bool { return s.Times != nil && s.Times.Window != 0 })
+	if timed {
+		head = append(head, "GRANTS/S", "WAIT P99", "HOLD P99", "HEAD AGE")
+	}
 	rows := [][]string{append(head, "STATUS")}
 	for _, s := range states {
 		row := []string{s.Name, number(s.InUse), number(s.Capacity), strconv.Itoa(s.Waiting)}
 		if more {
 			row = append(row, kindOf(s), orDash(s.TTL != 0, time.Duration(s.TTL).String()), orDash(s.Ramp > 0, number(s.Ramp)+"/s"), boundOf(s.MaxWaiters))
+		}
+		if timed {
+			row = append(row, timesRow(s.Times)...)
 		}
 		rows = append(rows, append(row, s.Status()))
 	}

@@ -37,7 +37,8 @@ func Command(named func() (store.URL, error)) *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine a store and report what to fix",
 		Long: `Examine a store: whether it can be reached, its latency, its clock, its settings, and
-whether permits can be acquired. One line per check; → is followed by advice.
+whether permits can be acquired. Processes that seem to wait for each other are
+reported as a possible deadlock. One line per check; → is followed by advice.
 
 It acquires a permit of a scratch semaphore, which it removes afterwards. It creates and
 upgrades no tables. Exit codes: 0 no problem (there may be warnings), 1 a problem, 69
@@ -108,6 +109,7 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	}
 	r.add(findings...)
 	p.stored(ctx)
+	p.deadlocks(ctx)
 	p.use(ctx)
 	return r
 }

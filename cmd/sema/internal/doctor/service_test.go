@@ -32,6 +32,7 @@ func TestDoctor_Service(t *testing.T) {
 		t.Errorf("code %d: %s", code, r.text())
 	}
 	r.want(t, "use", fleet.LevelOK, "")
+	r.want(t, "deadlock", fleet.LevelOK, "none among 0 semaphores")
 	r.want(t, "clock", fleet.LevelOK, "within")
 	r.want(t, "persistence", fleet.LevelWarning, "in the memory")
 }

@@ -15,10 +15,16 @@ import (
 )
 
 // A fleetScope contains the semaphores of a store.
-type fleetScope struct{ *fleet.Client }
+type fleetScope struct {
+	*fleet.Client
+	service getter // nil: the store is no service
+}
 
 // Of returns the scope of a store. Closing it closes the store.
-func Of(opened fleet.Store) Scope { return fleetScope{fleet.New(opened)} }
+func Of(opened fleet.Store) Scope {
+	service, _ := opened.(getter)
+	return fleetScope{fleet.New(opened), service}
+}
 
 func (fleetScope) Host() bool { return false }
 

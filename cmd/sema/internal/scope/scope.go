@@ -26,6 +26,10 @@ type Scope interface {
 	// List returns the semaphores whose names begin with a prefix, sorted by name.
 	List(ctx context.Context, prefix string, p Page) (Listing, error)
 	Inspect(ctx context.Context, name string) (State, error)
+	// Measure sets the Times of states whose names begin with a prefix, as far as they are known.
+	Measure(ctx context.Context, prefix string, states []State)
+	// Advise returns what the measurements of a semaphore mean for its capacity.
+	Advise(ctx context.Context, name string) (Advice, error)
 	// Now returns the current time on the clock of a State's times.
 	Now(ctx context.Context) time.Time
 

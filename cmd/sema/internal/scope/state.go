@@ -28,6 +28,7 @@ type State struct {
 	Window      Duration      `json:"window,omitzero"` // of a rate
 	Ramp        int64         `json:"ramp,omitempty"`
 	MaxWaiters  *MaxWaiters   `json:"max_waiters,omitempty"` // nil: no bound
+	Times       *Times        `json:"times,omitempty"`       // nil: nothing is known
 	Holders     []Participant `json:"holders,omitzero"`
 	Waiters     []Participant `json:"waiters,omitempty"` // in queue order; unknown on a host
 	MoreHolders int           `json:"more_holders,omitempty"`
@@ -49,7 +50,7 @@ func (s State) Status() string {
 	return "open"
 }
 
-// Equal reports whether two states are equal, ignoring heartbeats.
+// Equal reports whether two states are equal, ignoring heartbeats and measured times.
 func (s State) Equal(o State) bool {
 	equal := func(a, b Participant) bool {
 		a.Seen, b.Seen = time.Time{}, time.Time{}

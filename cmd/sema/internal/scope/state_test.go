@@ -68,6 +68,9 @@ func TestState_EqualButHeartbeats(t *testing.T) {
 		if field.Name == "MoreHolders" || field.Name == "MoreWaiters" {
 			continue // describes the page, not the semaphore
 		}
+		if field.Name == "Times" {
+			continue // ages pass without a change
+		}
 		changed := fresh()
 		reflect.ValueOf(&changed).Elem().Field(i).SetZero()
 		if changed.Equal(fresh()) || fresh().Equal(changed) {

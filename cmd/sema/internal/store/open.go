@@ -111,6 +111,17 @@ func (r reader) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	return nil, fmt.Errorf("examine: %w", errors.ErrUnsupported)
 }
 
+// Get requests what a service has measured, see package remotestore. It fails with
+// [errors.ErrUnsupported] if the store is no service.
+func (r reader) Get(ctx context.Context, path string, into any) error {
+	if service, ok := r.Store.(interface {
+		Get(ctx context.Context, path string, into any) error
+	}); ok {
+		return service.Get(ctx, path, into)
+	}
+	return fmt.Errorf("get %s: %w", path, errors.ErrUnsupported)
+}
+
 // closeTimeout bounds the last round trip to a store.
 const closeTimeout = 5 * time.Second
 

@@ -42,7 +42,11 @@ func (m model) detailHeader() []string {
 	if s.TTL > 0 {
 		settings = append(settings, "TTL "+flags.Span(time.Duration(s.TTL)))
 	}
-	return []string{first, strings.Join(settings, "  ")}
+	lines := []string{first, strings.Join(settings, "  ")}
+	if text := timesOf(s.State); text != "" {
+		lines = append(lines, text)
+	}
+	return lines
 }
 
 // details renders a row for each holder and then, in order, for each waiter.
@@ -94,4 +98,31 @@ func (m model) detail(s semaphore, p scope.Participant, row, width int) string {
 		since = age(p.For(s.now))
 	}
 	return fmt.Sprintf("%s%-7s %6s  %6s  %s  %s", marker, state, amount(p.Weight), since, label, printable.Line(p.About))
+}
+
+// timesOf renders what is known of waits and holds; "": nothing.
+func timesOf(s scope.State) string {
+	t := s.Times
+	if t == nil {
+		return ""
+	}
+	var parts []string
+	if t.HeadAge != nil {
+		parts = append(parts, fmt.Sprintf("first waits %s, needs %d, %d free", age(time.Duration(*t.HeadAge)), t.FirstNeeds, s.Free))
+	}
+	if t.OldestHold != nil {
+		parts = append(parts, "oldest hold "+age(time.Duration(*t.OldestHold)))
+	}
+	if t.Grants != nil {
+		parts = append(parts, fmt.Sprintf("%.3g grants/s", *t.Grants))
+	}
+	for _, one := range []struct {
+		name string
+		of   *scope.Duration
+	}{{"wait p99", t.WaitP99}, {"hold p99", t.HoldP99}} {
+		if one.of != nil {
+			parts = append(parts, one.name+" "+figure.Short(time.Duration(*one.of)).String())
+		}
+	}
+	return strings.Join(parts, "  ")
 }

@@ -20,6 +20,7 @@ import (
 type inspector interface {
 	Names(ctx context.Context, prefix string) ([]string, error)
 	Inspect(ctx context.Context, name string) (scope.State, error)
+	Measure(ctx context.Context, prefix string, states []scope.State)
 	Now(ctx context.Context) time.Time
 	Configure(ctx context.Context, name string, c scope.Change) error
 	Revoke(ctx context.Context, name string, r scope.Revocation) error
@@ -108,8 +109,20 @@ func (p *poller) poll(ctx context.Context, prefix, selected string) (result page
 		}
 	}
 	p.read = read
+	p.measure(ctx, prefix, selected, result.semaphores)
 	result.more = p.survey.Totals(names).Unknown
 	return result, nil
+}
+
+// measure sets the times of the selected semaphore, which its page shows.
+func (p *poller) measure(ctx context.Context, prefix, selected string, all []semaphore) {
+	for i := range all {
+		if all[i].Name == selected {
+			one := []scope.State{all[i].State}
+			p.scope.Measure(ctx, prefix, one)
+			all[i].Times = one[0].Times
+		}
+	}
 }
 
 // readAll reads semaphores until ctx ends.

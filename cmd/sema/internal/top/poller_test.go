@@ -32,6 +32,8 @@ func (c *crowd) Names(context.Context, string) (names []string, err error) {
 	return names, nil
 }
 
+func (c *crowd) Measure(context.Context, string, []scope.State) {}
+
 func (c *crowd) Now(context.Context) time.Time { return c.clock }
 
 func (c *crowd) Inspect(ctx context.Context, name string) (scope.State, error) {
