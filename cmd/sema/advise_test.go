@@ -37,8 +37,8 @@ func TestAdvise_OfAServer(t *testing.T) {
 	}
 }
 
-// TestAdvise_SaysWhatItCannotKnow checks a store that is no server.
-func TestAdvise_SaysWhatItCannotKnow(t *testing.T) {
+// TestAdvise_ReportsWhatIsUnknown checks a store that is no server.
+func TestAdvise_ReportsWhatIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := onHost(t)
 	s.must("run", "builds", "-n", "4", "--", "true")

@@ -1,6 +1,6 @@
 // Package advice derives from measurements what an operator should know about the capacity of a
 // semaphore: how many permits the work needs, how long acquires would wait at other capacities,
-// and signs of a slow dependency, of a leak, and of a semaphore that nobody needs.
+// and signs of a slow dependency, of a leak, and of a semaphore that no client needs.
 //
 // It is pure: [Of] depends on its argument only.
 package advice

@@ -8,7 +8,7 @@ import (
 	"github.com/sema-go/sema/internal/advice"
 )
 
-// busy are facts of a semaphore on which 8 permits are in use on average.
+// busy returns facts of a semaphore on which 8 permits are in use on average.
 func busy() advice.Facts {
 	return advice.Facts{
 		Capacity: 16, InUse: 8, Period: 5 * time.Minute, Arrivals: 40, Hold: 200 * time.Millisecond, Holds: 12_000, Waits: 12_000,
@@ -113,8 +113,8 @@ func TestOf_Findings(t *testing.T) {
 	}
 }
 
-// TestOf_SaysWhatItCannotKnow checks few holds, and rates.
-func TestOf_SaysWhatItCannotKnow(t *testing.T) {
+// TestOf_ReportsWhatIsUnknown checks few holds, and rates.
+func TestOf_ReportsWhatIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, f := range []advice.Facts{{Capacity: 4, Holds: 3, Period: time.Minute}, {Capacity: 4, Rate: true, Holds: 1000}} {
 		if a := advice.Of(f); a.Sized || a.Why == "" {

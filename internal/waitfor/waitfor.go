@@ -19,7 +19,7 @@ type Client struct {
 	Instance string // unique instance of a client
 	Host     string
 	Process  int64 // 0: unknown
-	Service  bool  // a server holds the lease for a client of HTTP; Work tells which
+	Service  bool  // a server holds the lease for a client of HTTP; Work identifies it
 	Work     string
 	Weight   int64
 	Since    time.Time
@@ -66,17 +66,17 @@ func (c Cycle) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Caveat says what is not known of a cycle.
+// Caveat states what is not known of a cycle.
 const Caveat = "possible deadlock: known by process, not by goroutine; it ends if a wait times out, or if other work of these processes releases a permit"
 
-// Patience is how long an acquire must have waited to count: shorter waits are usual contention.
-const Patience = 5 * time.Second
+// LeastWait is how long an acquire must have waited to count: shorter waits are usual contention.
+const LeastWait = 5 * time.Second
 
 // Cycles returns one cycle of each group of clients that wait for each other. A semaphore is
 // stuck if the permits of clients that can go on do not suffice for its first waiter. A client
 // can go on if
 //
-//   - it waits for no stuck semaphore, or for less than [Patience], or
+//   - it waits for no stuck semaphore, or for less than [LeastWait], or
 //   - it has more leases on stuck semaphores than waits: some of its work holds a permit without
 //     waiting, and will release it.
 //
@@ -104,7 +104,7 @@ func newGraph(all []Semaphore, now time.Time) *graph {
 		g.semaphores[s.Name] = &all[i]
 		for _, w := range s.Waiters {
 			key, waited := w.key(), now.Sub(w.Since)
-			if key == "" || waited < Patience {
+			if key == "" || waited < LeastWait {
 				continue
 			}
 			if g.waits[key] == nil {

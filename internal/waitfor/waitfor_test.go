@@ -22,7 +22,7 @@ type list = []waitfor.Client
 
 const long = time.Minute
 
-// deadlock is the AB-BA order of two processes.
+// deadlock returns the AB-BA order of two processes.
 func deadlock() []waitfor.Semaphore {
 	return []waitfor.Semaphore{sem("a", list{client(1, long)}, list{client(2, long)}), sem("b", list{client(2, long)}, list{client(1, long)})}
 }

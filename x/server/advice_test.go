@@ -32,7 +32,7 @@ func TestAdvice_OfASemaphore(t *testing.T) {
 	}
 }
 
-// A process is a Go client that claims to run in its own process.
+// A claimed store makes a Go client claim to run in a process of its own.
 type claimed struct {
 	fleet.Store
 	process int64

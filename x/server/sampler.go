@@ -23,7 +23,7 @@ const (
 )
 
 // A sampler lists all semaphores periodically. It sets what the meter cannot know from the
-// requests of this server: capacities, permits in use and waiters, whoever the clients are.
+// requests of this server: capacities, permits in use and waiters, for all clients of the store.
 type sampler struct {
 	service *service
 	folded  atomic.Int64 // semaphores without a series of their own

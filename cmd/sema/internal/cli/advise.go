@@ -17,8 +17,8 @@ func (p *program) adviseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "advise NAME",
 		ValidArgsFunction: p.names,
-		Short:             "Say how many permits a semaphore needs, and what is wrong with it",
-		Long: `Say how many permits a semaphore needs, from what a server has measured in the last 5
+		Short:             "Report how many permits a semaphore needs, and what is wrong with it",
+		Long: `Report how many permits a semaphore needs, from what a server has measured in the last 5
 minutes and in the last day: the load by Little's law (arrivals times hold), the
 capacity at which 80 % are in use, and the mean wait at other capacities. It also
 names signs of a slow dependency, of a permit that is never released, and of a

@@ -127,7 +127,7 @@ the next first.
 --limit shows a part of long lists, and the number of further entries.
 
 Over sema://, waits, holds and grants are what the server has measured in the last 5
-minutes. 'sema advise' says what they mean for the capacity.
+minutes. 'sema advise' reports what they mean for the capacity.
 
 On host: the holders are processes with their command lines; only the number of
 waiters is known.`,

@@ -129,7 +129,7 @@ func (s hostScope) Measure(ctx context.Context, _ string, states []State) {
 	}
 }
 
-// An Advice says what the measurements of a semaphore mean. Durations are in seconds.
+// An Advice contains what the measurements of a semaphore mean. Durations are in seconds.
 type Advice struct {
 	Semaphore string           `json:"semaphore"`
 	Capacity  int64            `json:"capacity"`
@@ -149,7 +149,7 @@ type ExpectedWait struct {
 	Wait     *float64 `json:"wait"` // nil: the queue would grow without bound
 }
 
-// notMeasured says why a store without a service has no advice on the capacity.
+// notMeasured is the reason why a store without a service has no advice on the capacity.
 const notMeasured = "arrivals and holds are not known: only a server measures them ('sema serve'), for the clients that use it"
 
 // Advise implements [Scope].

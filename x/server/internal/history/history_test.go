@@ -201,8 +201,8 @@ func TestHistory_EventsAreBounded(t *testing.T) {
 // TestHistory_Budget records a day of 2,000 busy semaphores: memory stays within the budget, and
 // the time of the processor is reported.
 func TestHistory_Budget(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a day of samples")
+	if testing.Short() || raceEnabled {
+		t.Skip("a day of samples of 2,000 semaphores")
 	}
 	h := open(t, "", start)
 	m := busyDay(h, 2000, 26*time.Hour)

@@ -27,11 +27,11 @@ func NewCollector(backend string) *Collector {
 		{"sema_draining", "1 if the semaphore is draining.", nil},
 		{"sema_head_of_queue_age_seconds", "How long the first acquire of the queue has waited; 0: none waits.", nil},
 		{"sema_oldest_hold_seconds", "How long the oldest lease has been held; 0: none.", nil},
-		{"sema_acquires_total", "Acquires over HTTP, RPC and by Go clients, by outcome.", []string{"outcome"}},
+		{"sema_acquires_total", "Acquires over HTTP, RPC and by Go clients, by result.", []string{"outcome"}},
 		{"sema_acquire_rejections_total", "Acquires rejected without queueing, by reason.", []string{"reason"}},
 		{"sema_leases_lost_total", "Leases that ended without a release, by reason.", []string{"reason"}},
 		{"sema_lease_renewals_total", "Heartbeats that renewed leases, by result.", []string{"result"}},
-		{"sema_acquire_wait_seconds", "From the request to the grant, or to the end of the wait, by outcome.", []string{"outcome"}},
+		{"sema_acquire_wait_seconds", "From the request to the grant, or to the end of the wait, by result.", []string{"outcome"}},
 		{"sema_hold_seconds", "From the grant to release, revocation or expiry.", nil},
 	} {
 		c.descs[d.name] = prometheus.NewDesc(d.name, d.help, append([]string{"semaphore"}, d.labels...), prometheus.Labels{"backend": backend})
@@ -95,7 +95,7 @@ func (c *collection) collect(s *Series, now time.Time, out chan<- prometheus.Met
 		send(prometheus.GaugeValue, "sema_head_of_queue_age_seconds", age(open.HeadSince))
 		send(prometheus.GaugeValue, "sema_oldest_hold_seconds", age(open.OldestHoldSince))
 	}
-	for o := range outcomes {
+	for o := range results {
 		send(prometheus.CounterValue, "sema_acquires_total", float64(s.acquires[o].Load()), o.String())
 	}
 	for l := range losts {
@@ -107,7 +107,7 @@ func (c *collection) collect(s *Series, now time.Time, out chan<- prometheus.Met
 	for reason, n := range s.Rejections() {
 		send(prometheus.CounterValue, "sema_acquire_rejections_total", float64(n), reason)
 	}
-	for o := range outcomes {
+	for o := range results {
 		c.histogram(&s.waits[o], "sema_acquire_wait_seconds", out, s.Name, o.String())
 	}
 	c.histogram(&s.holds, "sema_hold_seconds", out, s.Name)

@@ -101,7 +101,7 @@ func (m *Meter) Failed(name string, b *protocol.Batch) {
 }
 
 // Rejected records an acquire that the server rejected before it reached the store.
-func (m *Meter) Rejected(name string, o Outcome, reason string, known bool, now time.Time) {
+func (m *Meter) Rejected(name string, o Result, reason string, known bool, now time.Time) {
 	m.mu.Lock()
 	s := m.folded
 	if known {
@@ -188,7 +188,7 @@ func (m *Meter) replaceLocked(now time.Time) bool {
 }
 
 // Sweep drops trackers and sessions that hold nothing and were unused for two TTLs. It returns
-// the semaphores whose sessions hold leases and are overdue: their snapshot tells what became of
+// the semaphores whose sessions hold leases and are overdue: their snapshot shows what became of
 // the leases, see [Meter.Reconcile].
 func (m *Meter) Sweep(now time.Time) (overdue []string) {
 	m.mu.Lock()

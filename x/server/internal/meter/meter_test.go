@@ -99,7 +99,7 @@ func TestMeter_ResentBatchCountsOnce(t *testing.T) {
 	}
 }
 
-func TestMeter_Outcomes(t *testing.T) {
+func TestMeter_Results(t *testing.T) {
 	t.Parallel()
 	c := at(t, meter.New(10, none), "db", 1)
 	c.send(protocol.Applied, []protocol.Result{{Kind: protocol.Full, Ticket: 1}}, acquire(1))
@@ -112,7 +112,7 @@ func TestMeter_Outcomes(t *testing.T) {
 	c.pass(time.Second)
 	c.send(protocol.Applied, nil, protocol.Op{Verb: protocol.Cancel, Ticket: 4}) // the client's timer was first
 	s := c.meter.Series("db")
-	for o, want := range map[meter.Outcome]uint64{meter.Rejected: 1, meter.TimedOut: 2, meter.Canceled: 1, meter.Acquired: 0} {
+	for o, want := range map[meter.Result]uint64{meter.Rejected: 1, meter.TimedOut: 2, meter.Canceled: 1, meter.Acquired: 0} {
 		if got := s.Total(o); got != want {
 			t.Errorf("%v: %d, want %d", o, got, want)
 		}
@@ -152,7 +152,7 @@ func TestMeter_AnotherOwnerEndsNothing(t *testing.T) {
 	}
 }
 
-// TestMeter_Reconcile checks what a snapshot tells: a client that has disappeared has lost its
+// TestMeter_Reconcile checks what a snapshot shows: a client that has disappeared has lost its
 // lease, and a client of another server holds one.
 func TestMeter_Reconcile(t *testing.T) {
 	t.Parallel()
@@ -244,4 +244,18 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)
+}
+
+// BenchmarkMeter_Pair measures what an acquire and its release cost in addition.
+func BenchmarkMeter_Pair(b *testing.B) {
+	m := meter.New(10, none)
+	now := time.Now()
+	for i := 0; b.Loop(); i++ {
+		n := uint64(2*i + 1)
+		take := &protocol.Batch{Session: 1, Seq: n, Ops: []protocol.Op{acquire(i)}}
+		got := granted(i, i)
+		got.N = n
+		m.Applied("db", take, &protocol.Reply{Status: protocol.Applied, Config: config, Results: []protocol.Result{got}}, now, now)
+		m.Applied("db", &protocol.Batch{Session: 1, Seq: n + 1, Ops: []protocol.Op{release(i)}}, &protocol.Reply{Status: protocol.Applied, Config: config}, now, now)
+	}
 }

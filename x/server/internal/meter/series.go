@@ -8,20 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An Outcome is the result of an acquire.
-type Outcome int
+// An Result is the result of an acquire.
+type Result int
 
-// The outcomes.
+// The results of acquires.
 const (
-	Acquired Outcome = iota
+	Acquired Result = iota
 	TimedOut
 	Canceled
 	Rejected
 	Error
-	outcomes // number of outcomes
+	results // number of results
 )
 
-func (o Outcome) String() string {
+func (o Result) String() string {
 	return [...]string{"acquired", "timeout", "canceled", "rejected", "error"}[o]
 }
 
@@ -57,11 +57,11 @@ type Series struct {
 	began    time.Time
 	active   atomic.Int64 // when it was last used, in nanoseconds since 1970
 
-	acquires [outcomes]atomic.Uint64
+	acquires [results]atomic.Uint64
 	lost     [losts]atomic.Uint64
 	renewals [renewals]atomic.Uint64
 
-	waits [outcomes]atomic.Pointer[prometheus.Histogram] // nil: none yet, or the outcome has no wait
+	waits [results]atomic.Pointer[prometheus.Histogram] // nil: none yet, or acquires with the result have no wait
 	holds atomic.Pointer[prometheus.Histogram]
 
 	mu      sync.Mutex
@@ -133,7 +133,7 @@ func (s *Series) granted(weight int64, waited time.Duration, timed bool, now tim
 }
 
 // gaveUp records an acquire that ended in the queue.
-func (s *Series) gaveUp(o Outcome, waited time.Duration, now time.Time) {
+func (s *Series) gaveUp(o Result, waited time.Duration, now time.Time) {
 	s.acquires[o].Add(1)
 	s.mu.Lock()
 	w := s.window.slot(now)
@@ -144,7 +144,7 @@ func (s *Series) gaveUp(o Outcome, waited time.Duration, now time.Time) {
 }
 
 // reject records an acquire that was not queued.
-func (s *Series) reject(o Outcome, reason string) {
+func (s *Series) reject(o Result, reason string) {
 	s.acquires[o].Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,12 +172,12 @@ func (s *Series) State() State {
 	return s.state
 }
 
-// Total returns how many acquires have had an outcome.
-func (s *Series) Total(o Outcome) uint64 { return s.acquires[o].Load() }
+// Total returns how many acquires have had a result.
+func (s *Series) Total(o Result) uint64 { return s.acquires[o].Load() }
 
 // Failures returns how many acquires were not granted.
 func (s *Series) Failures() (n uint64) {
-	for o := TimedOut; o < outcomes; o++ {
+	for o := TimedOut; o < results; o++ {
 		n += s.acquires[o].Load()
 	}
 	return n
