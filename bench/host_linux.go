@@ -50,7 +50,7 @@ func hostScenarios() []scenario {
 			name:    "crash",
 			about:   "from kill -9 of the holder to the acquire of a waiting process",
 			impls:   []impl{h.crash(hostLock), h.crash(sysvLock), h.crash(flockLock)},
-			targets: []target{p99Target(hostLock, 100*time.Millisecond)},
+			targets: []target{{impl: string(hostLock), rival: string(flockLock), limit: 2}, p99Target(hostLock, 100*time.Millisecond)},
 		},
 		{
 			name:  "cancel",

@@ -208,6 +208,8 @@ func (f *file) publishFirstLocked() {
 // drive claims slots for the first waiter of this process, until no waiter is left.
 func (f *file) drive() {
 	defer f.unref()
+	holders := watch{f: f}
+	defer holders.stop()
 	var known config
 	for {
 		w, seen := f.leader()
@@ -224,8 +226,12 @@ func (f *file) drive() {
 			f.rejectUnservable(c)
 			continue
 		}
-		if !f.attempt(w) {
-			f.sleep(seen)
+		switch f.attempt(w) {
+		case behind:
+			holders.stop()
+			f.sleep(seen, f.timing.poll)
+		case unserved:
+			holders.sleep(w, seen)
 		}
 	}
 }
@@ -252,15 +258,22 @@ func (f *file) leader() (w *waiter, seen uint32) {
 	return q.first(), seen
 }
 
-// sleep waits until another process wakes this one, or it is time to poll.
-func (f *file) sleep(seen uint32) {
+// sleep waits until another process wakes this one, or d elapses. It reports whether it
+// was woken.
+func (f *file) sleep(seen uint32, d time.Duration) (woken bool) {
 	if own := f.own.Load(); own != noPlace {
-		f.touch(func() { waitWord(&f.places[own].word, seen, f.timing.poll) })
-		return
+		f.touch(func() {
+			word := &f.places[own].word
+			waitWord(word, seen, d)
+			woken = word.Load() != seen
+		})
+		return woken
 	}
 	select {
 	case <-f.woken:
-	case <-time.After(pollWithoutPlace):
+		return true
+	case <-time.After(min(d, pollWithoutPlace)):
+		return false
 	}
 }
 
@@ -276,15 +289,23 @@ func (f *file) wakeDriver() {
 	}
 }
 
-// attempt tries to serve w, and reports whether the driver should continue without
-// sleeping.
-func (f *file) attempt(w *waiter) bool {
+// An attemptResult is the result of an attempt to serve a waiter.
+type attemptResult uint8
+
+const (
+	decided  attemptResult = iota // it has a result, or the next attempt will differ
+	behind                        // another process is first
+	unserved                      // it is first, and too few slots are free
+)
+
+// attempt tries to serve w.
+func (f *file) attempt(w *waiter) attemptResult {
 	at, ticket, err := f.firstLive()
 	if err != nil {
 		return f.conclude(w, result{err: err})
 	}
 	if at != noPlace && ticket < w.ticket {
-		return false
+		return behind
 	}
 	if err := f.checkPath(time.Now()); err != nil {
 		return f.conclude(w, result{err: err})
@@ -295,20 +316,20 @@ func (f *file) attempt(w *waiter) bool {
 		return f.conclude(w, result{err: err})
 	case got == tooLarge, got == draining: // the config had changed before w was queued
 		f.rejectUnservable(f.config())
-		return true
+		return decided
 	case got == short:
-		return false
+		return unserved
 	}
 	f.conclude(w, result{runs: runs})
 	if f.bitmapHasFree() {
 		f.wakeFirst()
 	}
-	return true
+	return decided
 }
 
 // conclude ends w with a result. If w has left the queue, conclude frees its slots. It
-// always returns true.
-func (f *file) conclude(w *waiter, r result) bool {
+// always returns decided.
+func (f *file) conclude(w *waiter, r result) attemptResult {
 	q := &f.queue
 	q.mu.Lock()
 	left := !w.node.In()
@@ -325,7 +346,7 @@ func (f *file) conclude(w *waiter, r result) bool {
 	case r.err != nil:
 		f.wakeFirst()
 	}
-	return true
+	return decided
 }
 
 // handOff passes runs that are about to be freed to the first waiter of this process,

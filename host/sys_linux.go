@@ -46,6 +46,52 @@ func wakeWord(word *atomic.Uint32) bool {
 	return futex.Wake((*uint32)(unsafe.Pointer(word)), 1) > 0
 }
 
+const (
+	sysPidfdOpen  = 434 // on mips the number differs, and this one returns ENOSYS
+	pidfdNonblock = syscall.O_NONBLOCK
+)
+
+// openProcess returns a descriptor of a process, for awaitEnd. It fails with
+// [os.ErrProcessDone] if there is no such process, and with [errors.ErrUnsupported] on
+// kernels before 5.10, in sandboxes that forbid the call, and without free descriptors.
+func openProcess(pid int) (*os.File, error) {
+	fd, _, errno := syscall.RawSyscall(sysPidfdOpen, uintptr(pid), pidfdNonblock, 0)
+	switch errno {
+	case 0:
+		return os.NewFile(fd, "pidfd"), nil
+	case syscall.ESRCH:
+		return nil, os.ErrProcessDone
+	}
+	return nil, fmt.Errorf("pidfd_open: %w (%w)", errno, errors.ErrUnsupported)
+}
+
+// awaitEnd waits until the process of the descriptor has ended, and reports false if
+// the descriptor was closed before. It blocks no thread: the descriptor of a process that
+// has ended is readable.
+func awaitEnd(process *os.File) bool {
+	raw, err := process.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ended := false
+	err = raw.Read(func(fd uintptr) bool {
+		ended = isReadable(fd)
+		return ended
+	})
+	return ended && err == nil
+}
+
+func isReadable(fd uintptr) bool {
+	const pollIn = 1
+	poll := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(fd), events: pollIn}
+	var none syscall.Timespec
+	n, _, _ := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
+	return n == 1
+}
+
 // reserve allocates disk space for a part of the file. If the filesystem does not
 // support that, reserve extends the file and assumes that there is space.
 func reserve(fd int, at, n int64) error {

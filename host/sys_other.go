@@ -65,3 +65,7 @@ func startOf(int) uint64 { return 0 }
 func commandOf(int) string { return "" }
 
 func processName() string { return os.Args[0] }
+
+func openProcess(int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func awaitEnd(*os.File) bool { return false }

@@ -3,6 +3,8 @@
 package host
 
 import (
+	"errors"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -52,3 +54,7 @@ func namespaceOf() uint32 { return 0 }
 func startOf(int) uint64 { return 0 }
 
 func commandOf(int) string { return "" }
+
+func openProcess(int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func awaitEnd(*os.File) bool { return false }

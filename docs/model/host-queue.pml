@@ -25,7 +25,7 @@
  *   HINTS         slots are found by the bitmap first, with all its steps
  *   HOLDERS=n     the last n callers hold a slot from the start; default 1
  *   ASLEEP=m      these callers, as a bit mask, are queued from the start, and
- *                 their drivers are asleep
+ *                 their drivers are asleep; with WATCH the first one watches
  *   KEEP          callers that are served keep the slot for ever
  *   CANCEL=m      these callers, as a bit mask, may stop waiting
  *   TRY=n         the last n callers that do not hold would not wait
@@ -34,6 +34,8 @@
  *   FINE          a scan of the queue is one step per place instead of one in all
  *   POLL=n        all drivers poll at the end, and n times before
  *   KILL=n        host n is killed
+ *   WATCH         the first driver watches host KILL, which holds a slot, and is
+ *                 notified of its end
  *   PASS          one host does not poll for so long that it counts as stopped
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
@@ -84,6 +86,9 @@ bool stopped[HOSTS];            /* the beat is too old */
 
 byte lock[SLOTS];               /* 1 + the host that holds it, or 0 */
 bool asleep[HOSTS];             /* the driver, on its word */
+#ifdef WATCH
+bool watching[HOSTS];           /* the driver has a descriptor of host KILL */
+#endif
 #ifdef KILL
 bool killed[HOSTS];
 #define ALIVE(i) (!killed[i])
@@ -522,7 +527,19 @@ leads:
 	atomic { at = 0; t = 0; mine = 0 };
 	claim(p);
 	if
+#ifdef WATCH
+	:: got == NONE && watching[p] -> goto sleeps
+	:: atomic { got == NONE && !watching[p] ->
+		/* refresh. If the host has ended before, nothing will notify the driver. */
+		watching[p] = !killed[KILL] };
+#ifdef MUTANT_WATCH_THEN_SLEEP
+	   goto sleeps
+#else
+	   atomic { ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0; goto leads }
+#endif
+#else
 	:: got == NONE -> goto sleeps
+#endif
 	:: got != NONE
 	fi;
 
@@ -719,6 +736,9 @@ proctype killableCaller(byte id) {
 /* Only what is in the file remains of the killed host. */
 proctype killer() {
 	byte q;
+#ifdef WATCH
+	bool slept;
+#endif
 	atomic {
 		killed[KILL] = true;
 		clearAhead(KILL);
@@ -733,6 +753,14 @@ proctype killer() {
 		od;
 		q = 0
 	}
+#ifdef WATCH
+	/* The kernel drops the locks before it notifies. */
+	do
+	:: q < HOSTS && watching[q] -> wake(q); q++
+	:: q < HOSTS && !watching[q] -> q++
+	:: else -> break
+	od
+#endif
 }
 #define KILLABLE(p) ((p) == KILL)
 #else
@@ -783,6 +811,9 @@ init {
 			driven[p] = true;
 			placed[p] = true;
 			asleep[p] = true;
+#ifdef WATCH
+			watching[p] = tickets == 1;
+#endif
 			ticket[p] = drawn[firstIn[p]];
 			RAISE_HIGH(p + 1);
 			p = 0;
