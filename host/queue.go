@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -369,7 +370,7 @@ func (f *file) handOff(runs []run) bool {
 		return false
 	}
 	q.remove(w)
-	w.ended <- result{runs: runs}
+	w.ended <- result{runs: slices.Clone(runs)} // the lease of runs is reused
 	f.publishFirstLocked()
 	return true
 }
