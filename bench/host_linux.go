@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/host"
 	"github.com/sema-go/sema/host/posix"
 	"github.com/sema-go/sema/host/sysv"
@@ -135,16 +136,16 @@ func (kind lockKind) open(dir string, number int) locker {
 	case hostLock:
 		s, err := host.Open(fmt.Sprint("bench-", number), 1, host.Dir(dir))
 		must(err)
-		release := func() {}
+		var held sema.Permit
 		return locker{
 			wait: func(ctx context.Context) error {
 				p, err := s.Acquire(ctx, 1)
 				if err == nil {
-					release = p.Release
+					held = p
 				}
 				return err
 			},
-			release: func() { release() },
+			release: func() { held.Release() },
 			remove:  func() { s.Close() },
 		}
 	case posixLock:

@@ -118,6 +118,7 @@ func openOnce(name, path string, want stored, access access) (*file, error) {
 		timing: defaultTiming,
 	}
 	f.own.Store(noPlace)
+	f.queue.watch.f = f
 	if err := f.setUp(want, access); err != nil {
 		f.close()
 		return nil, err

@@ -26,6 +26,9 @@ const (
 
 const canInherit = true
 
+// canWake: wakeWord wakes a thread that sleeps in waitWord at once.
+const canWake = true
+
 // fcntlLock calls fcntl without notifying the scheduler: the call does not block, and
 // the notification would take half its time.
 func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {

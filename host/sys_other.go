@@ -24,6 +24,8 @@ const openFlags = 0
 
 const canInherit = false
 
+const canWake = false
+
 type lockKind int
 
 const (

@@ -18,6 +18,8 @@ const (
 
 const canInherit = false
 
+const canWake = false // waitWord polls
+
 func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {
 	return syscall.FcntlFlock(uintptr(fd), cmd, lock)
 }

@@ -23,7 +23,7 @@ const (
 //
 // The driver alone calls the methods.
 type watch struct {
-	f       *file
+	f       *file         // set when the file is opened
 	head    *waiter       // the waiter that was first at the last sleep
 	pause   time.Duration // duration of the next sleep
 	next    time.Duration // duration of the sleep after that, if nothing happens
