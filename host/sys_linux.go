@@ -9,12 +9,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"github.com/sema-go/sema/host/internal/futex"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // Commands for open-file-description locks, which belong to the open file, not to the
@@ -119,7 +121,29 @@ func unlockAgainstCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_UN) }
 // clock returns the monotonic time, which all processes of the machine share and which
 // steps of the time of day do not affect. Processes in other time namespaces do not
 // share it: among them only the order of waiters may be lost.
+//
+// Go reads the same clock without a system call, but counts from the start of the
+// process. In a testing/synctest bubble it returns another time, which is negative.
 func clock() time.Duration {
+	if d := monotonic.Since(); d >= 0 {
+		return clockEpoch() + d
+	}
+	return readClock()
+}
+
+// clockEpoch returns the time of the epoch of package monotonic by the clock.
+var clockEpoch = sync.OnceValue(func() (epoch time.Duration) {
+	for range 100 { // unless the process was interrupted between the readings
+		before := readClock()
+		epoch = before - monotonic.Since()
+		if readClock()-before < time.Millisecond {
+			break
+		}
+	}
+	return epoch
+})
+
+func readClock() time.Duration {
 	const monotonic = 1
 	var now syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&now)), 0)
