@@ -72,7 +72,8 @@ func hostScenarios() []scenario {
 			name:  "command",
 			about: "a command (true), run with one of four permits",
 			impls: []impl{
-				h.command("sema: examples/share", h.build("share"), "bench", "4", "true"),
+				h.command("sema run", h.build("cmd/sema"), "run", "bench", "-n", "4", "--", "true"),
+				h.command("examples/share", h.build("examples/share"), "bench", "4", "true"),
 				h.command("flock(1), of one", "flock", filepath.Join(h.dir, "command"), "true"),
 				h.command("GNU sem", "sem", "--fg", "--id", "sema-bench", "-j4", "true"),
 				h.command("no limit", "true"),
@@ -103,9 +104,10 @@ func newHostBench() *hostBench {
 	return h
 }
 
-func (h *hostBench) build(example string) string {
-	path := filepath.Join(h.dir, example)
-	out, err := exec.Command("go", "build", "-o", path, "../examples/"+example).CombinedOutput()
+// build builds a command of the project.
+func (h *hostBench) build(dir string) string {
+	path := filepath.Join(h.dir, filepath.Base(dir))
+	out, err := exec.Command("go", "build", "-C", "../"+dir, "-o", path, ".").CombinedOutput()
 	if err != nil {
 		must(fmt.Errorf("go build: %w\n%s", err, out))
 	}
