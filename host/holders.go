@@ -89,7 +89,7 @@ func (f *file) writeRecords(runs []run, since time.Time, inherited bool) {
 	f.touch(func() { f.writeRecordsTouching(runs, since, inherited) })
 }
 
-// writeRecordsTouching is writeRecords for callers within touch.
+// writeRecordsTouching does the work of writeRecords. The caller is within touch.
 func (f *file) writeRecordsTouching(runs []run, since time.Time, inherited bool) {
 	mine := self()
 	mine.permit = f.permits.Add(1)

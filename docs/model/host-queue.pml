@@ -490,6 +490,9 @@ inline drives(p) {
 	:: !asleep[p]
 	fi;
 end:	driven[p];
+#ifdef KILL
+	fresh = true;
+#endif
 
 leads:
 	/* leader. On an empty queue it lowers high once more; left out. */
@@ -517,6 +520,18 @@ leads:
 #ifdef MUTANT_ATTEMPT_OUT_OF_TURN
 	atomic { noteAhead(mine); at = NONE; t = 0 };
 #else
+#ifdef KILL
+	/* A caller that has just joined relies on the check in busy. */
+	if
+	:: fresh ->
+	   first();
+	   if
+	   :: at != NONE && t < mine -> goto sleeps
+	   :: else
+	   fi
+	:: !fresh
+	fi;
+#endif
 	firstLive();
 #endif
 	if
@@ -567,7 +582,11 @@ leads:
 	goto leads;
 
 sleeps:
-	atomic { ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0 };
+	atomic {
+#ifdef KILL
+		fresh = false;
+#endif
+		ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0 };
 #ifdef MUTANT_PUBLISH_LATE
 	atomic { LOCK(p) };
 	publishFirst(p, false);
@@ -707,6 +726,9 @@ returns:
 proctype driver(byte p) {
 	LOCALS;
 	byte w;
+#ifdef KILL
+	bool fresh = false;
+#endif
 	drives(p)
 }
 
@@ -723,6 +745,7 @@ proctype caller(byte id) {
 proctype killableDriver(byte p) {
 	LOCALS;
 	byte w;
+	bool fresh = false;
 	{ drives(p) } unless { killed[p] }
 }
 
