@@ -134,7 +134,6 @@ quick() {
 	holds host-queue -O0 -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DKILL=1
 	holds host-queue -O0 -DCALLERS=2 -DHOLDERS=0 -DSLOTS=2 -DUNSETTLED -DARRIVE -DPOLL=0
 	holds host-queue -O0 -DCALLERS=2 -DKILL=1 -DWATCH
-	holds host-queue -O0 -DHOSTS=3 -DASLEEP=3 -DKILL=2 -DWATCH
 }
 
 more() {
@@ -171,6 +170,7 @@ more() {
 	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=1 -DPASS
 	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DPOLL=0 -DPASS -DKILL=0
 	holds host-queue -O0 -DCALLERS=2 -DPOLL=1 -DKILL=1
+	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DKILL=2 -DWATCH
 	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=3 -DCANCEL=1 -DKILL=2 -DWATCH
 	holds host-queue "-O2 -DCOLLAPSE" -DHOSTS=3 -DASLEEP=1 -DARRIVE -DPOLL=0 -DKILL=0
 	caught host-slots -DMUTANT_COUNT_THEN_LOCK -DRESIZES=1 -DHOLDERS=1 -DCLAIMERS=2
