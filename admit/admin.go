@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/sema-go/sema/wfq"
 )
@@ -269,16 +270,20 @@ var adminText string
 //go:embed admin.css
 var adminStyle string
 
-var adminTemplate = template.Must(template.New("admin").Funcs(template.FuncMap{
-	"style": func() template.CSS { return template.CSS(adminStyle) },
-}).Parse(adminText))
+// The page is parsed on first use, because every start of a program that imports the
+// package would pay for it.
+var adminTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("admin").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(adminStyle) },
+	}).Parse(adminText))
+})
 
 // adminPolicy lets the page use its own style and forms, and nothing else.
-var adminPolicy = func() string {
+var adminPolicy = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(adminStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-}()
+})
 
 func (c *Controller) writeState(w http.ResponseWriter, asJSON bool) {
 	var body bytes.Buffer
@@ -290,8 +295,8 @@ func (c *Controller) writeState(w http.ResponseWriter, asJSON bool) {
 		err = encoder.Encode(c.state())
 	} else {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", adminPolicy)
-		err = adminTemplate.Execute(&body, c.state())
+		w.Header().Set("Content-Security-Policy", adminPolicy())
+		err = adminTemplate().Execute(&body, c.state())
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
