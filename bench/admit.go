@@ -19,7 +19,7 @@ func init() { suites["admit"] = admitScenarios }
 // admitScenarios compare package admit with the libraries that it replaces.
 func admitScenarios() []scenario {
 	const ours, sum = "sema/admit", "x/time/rate + gobreaker + failsafe bulkhead"
-	return append([]scenario{
+	return []scenario{
 		{
 			name: "admit-uncontended", about: "one goroutine, a request is admitted and done: rate, breaker, limit in flight",
 			impls: []impl{{ours, func() sample { return admissions(admit.Config{Limit: &admit.AIMD{Max: 200}}) }}, {sum, admissionsOfRivals}},
@@ -35,7 +35,7 @@ func admitScenarios() []scenario {
 				{impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"},
 			},
 		},
-	}, overloadScenarios()...)
+	}
 }
 
 const (

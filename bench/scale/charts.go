@@ -30,7 +30,7 @@ func writePlots(directory string, charts []plot.Chart) error {
 func curve(name string, worlds []*world, x, y func(w *world) float64) plot.Series {
 	s := plot.Series{Name: name}
 	for _, w := range worlds {
-		s.Points = append(s.Points, plot.Point{x(w), y(w)})
+		s.Points = append(s.Points, plot.Point{X: x(w), Y: y(w)})
 	}
 	return s
 }
@@ -124,11 +124,11 @@ func timeline(w *world) plot.Chart {
 		}
 		at, sum := float64(m.at)/float64(second), 0.0
 		for i, busy := range m.busy {
-			each[i].Points = append(each[i].Points, plot.Point{at, float64(busy) / 1000})
+			each[i].Points = append(each[i].Points, plot.Point{X: at, Y: float64(busy) / 1000})
 			sum += float64(busy) / 1000
 		}
-		all.Points = append(all.Points, plot.Point{at, sum})
-		capacity.Points = append(capacity.Points, plot.Point{at, float64(w.p.capacity) / 1000})
+		all.Points = append(all.Points, plot.Point{X: at, Y: sum})
+		capacity.Points = append(capacity.Points, plot.Point{X: at, Y: float64(w.p.capacity) / 1000})
 	}
 	c.Series = append([]plot.Series{capacity, all}, each...)
 	c.YTo = float64(w.p.capacity) / 1000 * 1.1
