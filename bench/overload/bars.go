@@ -134,7 +134,9 @@ func fairnessBars(r results) (all []Bar) {
 
 func wideBars(r results) (all []Bar) {
 	for _, x := range r.judged() {
-		all = append(all, Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.9, AtLeast: true})
+		all = append(all,
+			Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.9, AtLeast: true},
+			Bar{What: x.Impl.Name + ": wide requests served / others served", Got: x.WideServed / x.NarrowServed, Limit: 0.5, AtLeast: true})
 	}
 	return all
 }
@@ -144,4 +146,13 @@ func ms(d time.Duration) float64 {
 		return math.Inf(1)
 	}
 	return float64(d) / float64(time.Millisecond)
+}
+
+func (s *Suite) breakerBars() (all []Bar) {
+	for _, x := range s.breakers {
+		if x.ours {
+			all = append(all, Bar{What: x.name + ": wedged breakers", Got: float64(x.wedged)})
+		}
+	}
+	return all
 }

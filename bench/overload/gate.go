@@ -57,8 +57,8 @@ func adapting() []Implementation {
 	return slices.DeleteFunc(Implementations(), func(i Implementation) bool { return !i.Adapts })
 }
 
-// byName returns the implementation of a name.
-func byName(name string) Implementation {
+// ByName returns the implementation of a name.
+func ByName(name string) Implementation {
 	all := Implementations()
 	i := slices.IndexFunc(all, func(i Implementation) bool { return i.Name == name })
 	if i < 0 {

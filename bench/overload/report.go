@@ -34,6 +34,20 @@ func (s *Suite) WriteText(w io.Writer) (missed int) {
 			}
 		}
 	}
+	if len(s.breakers) == 0 {
+		return missed
+	}
+	fmt.Fprintf(tab, "\n%s\t  %s\n\tcalls that failed\trecovered after\twedged\t\n", breakerScenario, breakerAbout)
+	for _, x := range s.breakers {
+		fmt.Fprintf(tab, "%s\t%d\t%s\t%d of %d\t\n", x.name, x.failed, text(x.recovered), x.wedged, x.runs)
+	}
+	tab.Flush()
+	for _, b := range s.breakerBars() {
+		fmt.Fprintln(w, "   ", b)
+		if !b.Met() {
+			missed++
+		}
+	}
 	return missed
 }
 
