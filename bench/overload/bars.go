@@ -55,7 +55,7 @@ func (r results) judged() (all []row) {
 	return all
 }
 
-// bars returns what the scenario requires: of all implementations of ours that no permit is
+// allBars returns what the scenario requires: of all implementations of ours that no permit is
 // lost and no cap exceeded, and what is special to the scenario.
 func (r results) allBars() (all []Bar) {
 	if r.Scenario.bars != nil {
