@@ -268,6 +268,35 @@ func TestController_RejectsAtOnceWhatIsLikelyToTimeOut(t *testing.T) {
 	})
 }
 
+// Without a waiter, the permit would be unused when it returns.
+func TestController_LetsTheFirstWaiterTryWhateverItsChance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := wfq.New(1)
+		c := admit.New(admit.Config{Queue: q, MaxWait: time.Second, Logger: quiet})
+		var wg sync.WaitGroup
+		for range 12 { // the queue learns how long permits are held
+			wg.Go(func() {
+				p, err := q.Class("").Acquire(t.Context(), 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(900 * time.Millisecond)
+				p.Release()
+			})
+		}
+		wg.Wait()
+		held := mustAdmit(t, c, admit.Request{})
+		time.AfterFunc(900*time.Millisecond, func() { held.Done(admit.OK) })
+		a, err := c.Admit(t.Context(), admit.Request{})
+		if err != nil {
+			t.Fatalf("the first waiter: %v", err)
+		}
+		a.Done(admit.OK)
+	})
+}
+
 func TestController_EndsAWaitWithTheWaitBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
