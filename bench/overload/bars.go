@@ -92,12 +92,18 @@ func steadyBars(load float64) func(results) []Bar {
 				most := WaitBudget + ServiceP99()*12/10
 				all = append(all, Bar{What: x.Impl.Name + ": p99 of admitted requests, ms", Got: ms(x.P99), Limit: ms(most)})
 			}
-			if x.Impl.Name != CoDel { // it decides after a wait
-				all = append(all, Bar{What: x.Impl.Name + ": wait before a rejection, p99, ms", Got: ms(x.RejectP99), Limit: 1})
-			}
+			all = append(all, atOnce(x)...)
 		}
 		return all
 	}
+}
+
+// atOnce requires rejections without a wait, except of CoDel, which decides after one.
+func atOnce(x row) []Bar {
+	if x.Impl.Name == CoDel {
+		return nil
+	}
+	return []Bar{{What: x.Impl.Name + ": wait before a rejection, p99, ms", Got: ms(x.RejectP99), Limit: 1}}
 }
 
 // A recovery is a time after which the goodput has to be what is possible, within a time.
@@ -128,6 +134,7 @@ func fairnessBars(r results) (all []Bar) {
 	for _, x := range r.judged() {
 		all = append(all, Bar{What: x.Impl.Name + ": weighted Jain", Got: x.Jain, Limit: 0.98, AtLeast: true},
 			Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.95, AtLeast: true})
+		all = append(all, atOnce(x)...)
 	}
 	return all
 }
@@ -137,6 +144,7 @@ func wideBars(r results) (all []Bar) {
 		all = append(all,
 			Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.9, AtLeast: true},
 			Bar{What: x.Impl.Name + ": wide requests served / others served", Got: x.WideServed / x.NarrowServed, Limit: 0.5, AtLeast: true})
+		all = append(all, atOnce(x)...)
 	}
 	return all
 }

@@ -178,6 +178,7 @@ func (s *Suite) writeFairness(b *strings.Builder) {
 	writeRows(b, []cell{
 		{"hog + 9: Jain", hog, jain},
 		{"share of the hog", hog, func(x row) string { return fmt.Sprintf("%.0f %%", 100*x.Shares["hog"]) }},
+		{"slots above the cap", hog, over},
 		{"1:2:4: Jain", weights, jain},
 		{"shares", weights, func(x row) string {
 			return fmt.Sprintf("%.0f:%.0f:%.0f", 100*x.Shares["a"], 100*x.Shares["b"], 100*x.Shares["c"])

@@ -70,6 +70,7 @@ func (r results) columns() []column {
 			}
 			return text(x.RejectP99)
 		}},
+		{"waited in vain", func(x row) string { return fmt.Sprintf("%.1f %%", 100*x.InVain) }},
 	}
 	if len(r.Load.Classes) > 0 {
 		all = append(all, column{"weighted Jain", func(x row) string { return fmt.Sprintf("%.3f", x.Jain) }})

@@ -12,6 +12,7 @@ type Result struct {
 	P50, P99, P999     time.Duration
 	RejectP99          time.Duration // from arrival to rejection
 	Admitted, Rejected int
+	InVain             float64            // fraction of the rejected requests that waited for more than 1 ms
 	Jain               float64            // weighted index of backlogged classes; 0: fewer than two
 	Shares             map[string]float64 // of the slot-time that was used, by class
 	WideServed         float64            // fraction of the wide requests served in time
@@ -61,6 +62,9 @@ func summarise(l Load, records []record) Result {
 	out.Admitted, out.Rejected = len(admitted), len(rejected)
 	out.P50, out.P99, out.P999 = quantile(admitted, 0.5), quantile(admitted, 0.99), quantile(admitted, 0.999)
 	out.RejectP99 = quantile(rejected, 0.99)
+	if i, _ := slices.BinarySearch(rejected, time.Millisecond); len(rejected) > 0 {
+		out.InVain = 1 - float64(i)/float64(len(rejected))
+	}
 	if wide > 0 {
 		out.WideServed, out.NarrowServed = wideGood/wide, narrowGood/narrow
 	}

@@ -108,6 +108,7 @@ func middle(all []Result) Result {
 	out.P99 = medianOf(all, func(r Result) time.Duration { return r.P99 })
 	out.P999 = medianOf(all, func(r Result) time.Duration { return r.P999 })
 	out.RejectP99 = medianOf(all, func(r Result) time.Duration { return r.RejectP99 })
+	out.InVain = medianOf(all, func(r Result) float64 { return r.InVain })
 	out.Jain = medianOf(all, func(r Result) float64 { return r.Jain })
 	out.WideServed = medianOf(all, func(r Result) float64 { return r.WideServed })
 	out.NarrowServed = medianOf(all, func(r Result) float64 { return r.NarrowServed })
