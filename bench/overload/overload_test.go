@@ -1,6 +1,7 @@
 package overload
 
 import (
+	"context"
 	"math"
 	"slices"
 	"testing"
@@ -128,4 +129,20 @@ func TestBar_ShowsWhatIsMissed(t *testing.T) {
 			t.Errorf("%v", test.bar)
 		}
 	}
+}
+
+func TestRun_CountsOnlyWhatWasServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open := Implementation{Name: "admits all", Unbounded: true, Make: func([]Class) Gate {
+			return Gate{
+				Admit: func(context.Context, string, int64) (func(Outcome), error) { return func(Outcome) {}, nil },
+				InUse: func() int64 { return 0 },
+			}
+		}}
+		r := Run(Load{For: 2 * time.Second, Phases: []Phase{{0, 5}}}, 1, open)
+		if r.Goodput > 0.6 || r.Rejected > 0 { // all wait inside until their deadline
+			t.Errorf("goodput %v, %d rejected", r.Goodput, r.Rejected)
+		}
+	})
 }
