@@ -225,10 +225,10 @@ func TestController_RejectsAtOnceWhatCannotMeetItsDeadline(t *testing.T) {
 	})
 }
 
-// Where the expected wait is what a request may wait, half of all requests wait for longer,
-// and time out in vain.
 func TestController_RejectsAtOnceWhatIsLikelyToTimeOut(t *testing.T) {
 	t.Parallel()
+	// Where the expected wait is what a request may wait, half of all requests wait for longer,
+	// and time out in vain.
 	synctest.Test(t, func(t *testing.T) {
 		const capacity, budget = 8, 100 * time.Millisecond
 		c := admit.New(admit.Config{Queue: wfq.New(capacity), MaxWait: budget, Logger: quiet})
@@ -268,9 +268,9 @@ func TestController_RejectsAtOnceWhatIsLikelyToTimeOut(t *testing.T) {
 	})
 }
 
-// Without a waiter, the permit would be unused when it returns.
 func TestController_LetsTheFirstWaiterTryWhateverItsChance(t *testing.T) {
 	t.Parallel()
+	// Without a waiter, the permit would be unused when it returns.
 	synctest.Test(t, func(t *testing.T) {
 		q := wfq.New(1)
 		c := admit.New(admit.Config{Queue: q, MaxWait: time.Second, Logger: quiet})

@@ -125,7 +125,7 @@ type Vegas struct {
 
 	bounds  bounds
 	prober  prober
-	fastest time.Duration // mean duration without load; the shortest one says nothing where durations vary
+	fastest time.Duration // mean duration without load; the shortest one means nothing where durations vary
 }
 
 // A dependency may become slower for good. So the fastest duration rises by this factor in

@@ -36,7 +36,7 @@ const (
 	varianceMargin = 1.0 // for a single hold
 )
 
-// cautiousWaitLocked has no margin while few callers wait: without them permits would be
+// cautiousWaitLocked adds no margin while few callers wait: without them permits would be
 // unused when some return.
 func (c *class) cautiousWaitLocked() time.Duration {
 	wait := c.expectedWaitLocked(1)

@@ -45,7 +45,7 @@ type row struct {
 	Impl Implementation
 }
 
-// judged are the implementations that bars apply to.
+// judged returns the rows that bars apply to.
 func (r results) judged() (all []row) {
 	for _, x := range r.rows {
 		if x.Impl.Ours {

@@ -19,7 +19,7 @@ type breaker struct {
 	make func() (allow func() (report func(ok bool), allowed bool))
 }
 
-// What all breakers are told.
+// What all breakers are configured with.
 const (
 	breakerWindow = 10 * time.Second
 	breakerCalls  = 20
@@ -84,7 +84,7 @@ const (
 	breakerRuns   = 20 // seeds
 	breakerGap    = 10 * time.Millisecond
 	breakerTakes  = 30 * time.Millisecond
-	breakerSilent = 0.05
+	breakerUnreported = 0.05
 	breakerFor    = 40 * time.Second
 )
 
@@ -105,7 +105,7 @@ func breakOnce(name string, seed uint64) (r BreakerResult) {
 	var lastRejected, lastPassed time.Duration
 	var calls sync.WaitGroup
 	for at := time.Duration(0); at < breakerFor; at = time.Since(start) {
-		silent, ok := rng.Float64() < breakerSilent, !breakerFails.contains(at)
+		unreported, ok := rng.Float64() < breakerUnreported, !breakerFails.contains(at)
 		if report, allowed := allow(); allowed {
 			lastPassed = at
 			if !ok {
@@ -113,7 +113,7 @@ func breakOnce(name string, seed uint64) (r BreakerResult) {
 			}
 			calls.Go(func() {
 				time.Sleep(breakerTakes)
-				if !silent {
+				if !unreported {
 					report(ok)
 				}
 			})

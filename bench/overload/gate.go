@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// An Outcome is how an admitted request ended.
-type Outcome uint8
+// An Ending is how an admitted request ended.
+type Ending uint8
 
 const (
-	OK   Outcome = iota
+	OK   Ending = iota
 	Late         // after its deadline
 	Left         // its client had left
 )
@@ -20,11 +20,11 @@ var errRejected = errors.New("rejected")
 // A Gate is what all implementations are adapted to.
 type Gate struct {
 	// Admit admits a request, or returns why not. done ends it.
-	Admit func(ctx context.Context, class string, cost int64) (done func(Outcome), err error)
+	Admit func(ctx context.Context, class string, cost int64) (done func(Ending), err error)
 	// InUse returns how many permits the implementation counts as held. nil: it does not
-	// tell, so it is found out by asking for as many as there are.
+	// report it, so it is found out by acquiring as many as there are.
 	InUse func() int64
-	// Load tells the implementation which part of the slots is in use. nil: it does not ask.
+	// Load reports to the implementation which part of the slots is in use. nil: it does not use that.
 	Load func(busy float64)
 	// Stop ends the goroutines of the implementation. nil: it has none.
 	Stop func()
@@ -34,7 +34,7 @@ type Gate struct {
 type Implementation struct {
 	Name string
 	Ours bool
-	// Adapts: it measures how many requests the service can process. All others are told.
+	// Adapts: it measures how many requests the service can process. All others are given the number.
 	Adapts bool
 	// Unbounded: it has no bound of the requests in flight that could be exceeded.
 	Unbounded bool
@@ -46,9 +46,9 @@ type Implementation struct {
 // Implementations returns all of them, ours first.
 func Implementations() []Implementation { return append(ours(), rivals()...) }
 
-// told returns the implementations that are told the capacity, and BBR, which cannot be told
-// anything.
-func told() []Implementation {
+// fixed returns the implementations that are given the capacity, and BBR, which has no such
+// setting.
+func fixed() []Implementation {
 	return slices.DeleteFunc(Implementations(), func(i Implementation) bool { return i.Adapts && !i.Unbounded })
 }
 

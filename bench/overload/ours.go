@@ -61,9 +61,9 @@ func controller(slots int64, classes []Class, order wfq.Order, edit func(*admit.
 	edit(&config)
 	c := admit.New(config)
 	return Gate{
-		Admit: func(ctx context.Context, class string, cost int64) (func(Outcome), error) {
+		Admit: func(ctx context.Context, class string, cost int64) (func(Ending), error) {
 			a, err := c.Admit(ctx, admit.Request{Class: class, Weight: cost, Cost: cost})
-			return func(o Outcome) {
+			return func(o Ending) {
 				a.Done([...]admit.Result{OK: admit.OK, Late: admit.Dropped, Left: admit.Ignored}[o])
 			}, err
 		},

@@ -36,10 +36,9 @@ func TestTrace_IsThatOfItsSeed(t *testing.T) {
 	}
 }
 
-// Each adapter must release what it admitted, or its library would be shown as worse than it
-// is.
 func TestRun_EveryImplementationServesAndLosesNothing(t *testing.T) {
 	t.Parallel()
+	// An adapter that releases too little would show its library as worse than it is.
 	for _, i := range Implementations() {
 		t.Run(i.Name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +135,7 @@ func TestRun_CountsOnlyWhatWasServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := Implementation{Name: "admits all", Unbounded: true, Make: func([]Class) Gate {
 			return Gate{
-				Admit: func(context.Context, string, int64) (func(Outcome), error) { return func(Outcome) {}, nil },
+				Admit: func(context.Context, string, int64) (func(Ending), error) { return func(Ending) {}, nil },
 				InUse: func() int64 { return 0 },
 			}
 		}}

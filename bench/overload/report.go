@@ -57,7 +57,7 @@ type column struct {
 	cell func(row) string
 }
 
-// columns returns the columns that say something about the scenario.
+// columns returns the columns that matter in the scenario.
 func (r results) columns() []column {
 	all := []column{
 		{"goodput", func(x row) string { return fmt.Sprintf("%.3f", x.Goodput) }},

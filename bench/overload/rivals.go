@@ -49,20 +49,20 @@ func rivals() []Implementation {
 // weighted returns x/sync's semaphore, with a wait budget or none.
 func weighted(budget time.Duration) Gate {
 	s := semaphore.NewWeighted(Slots)
-	return Gate{Admit: func(ctx context.Context, _ string, cost int64) (func(Outcome), error) {
+	return Gate{Admit: func(ctx context.Context, _ string, cost int64) (func(Ending), error) {
 		if budget > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, budget)
 			defer cancel()
 		}
-		return func(Outcome) { s.Release(cost) }, s.Acquire(ctx, cost)
+		return func(Ending) { s.Release(cost) }, s.Acquire(ctx, cost)
 	}}
 }
 
 func failsafeBulkhead([]Class) Gate {
 	b := bulkhead.NewBuilder[any](Slots).WithMaxWaitTime(WaitBudget).Build()
-	return Gate{Admit: func(ctx context.Context, _ string, _ int64) (func(Outcome), error) {
-		return func(Outcome) { b.ReleasePermit() }, b.AcquirePermitWithMaxWait(ctx, WaitBudget)
+	return Gate{Admit: func(ctx context.Context, _ string, _ int64) (func(Ending), error) {
+		return func(Ending) { b.ReleasePermit() }, b.AcquirePermitWithMaxWait(ctx, WaitBudget)
 	}}
 }
 
@@ -73,7 +73,7 @@ const failsafeQueueFrom, failsafeQueueTo = 2, 3
 func failsafeAdaptive(start, most uint) Gate {
 	l := adaptivelimiter.NewBuilder[any]().WithLimits(1, most, start).WithQueueing(failsafeQueueFrom, failsafeQueueTo).Build()
 	return Gate{
-		Admit: func(ctx context.Context, _ string, _ int64) (func(Outcome), error) {
+		Admit: func(ctx context.Context, _ string, _ int64) (func(Ending), error) {
 			p, err := l.AcquirePermitWithMaxWait(ctx, WaitBudget)
 			return recorder(p), err
 		},
@@ -89,7 +89,7 @@ func failsafePriority(start, most uint) Gate {
 	ctx, cancel := context.WithCancel(context.Background())
 	prioritizer.ScheduleCalibrations(ctx, time.Second)
 	return Gate{
-		Admit: func(ctx context.Context, class string, _ int64) (func(Outcome), error) {
+		Admit: func(ctx context.Context, class string, _ int64) (func(Ending), error) {
 			ctx = priority.ContextWithPriority(ctx, priority.Medium)
 			if class != "" {
 				ctx = priority.ContextWithUser(ctx, class)
@@ -102,8 +102,8 @@ func failsafePriority(start, most uint) Gate {
 	}
 }
 
-func recorder(p adaptivelimiter.Permit) func(Outcome) {
-	return func(o Outcome) {
+func recorder(p adaptivelimiter.Permit) func(Ending) {
+	return func(o Ending) {
 		if o == OK {
 			p.Record()
 		} else {
@@ -140,7 +140,7 @@ func concurrencyLimiter(l core.Limit, s core.Strategy) Gate {
 	outer := limiter.NewQueueBlockingLimiterFromConfig(inner, limiter.QueueLimiterConfig{
 		Ordering: limiter.OrderingFIFO, MaxBacklogSize: longQueue, MaxBacklogTimeout: WaitBudget, BacklogEvictDoneCtx: true,
 	})
-	return Gate{Admit: func(ctx context.Context, class string, _ int64) (func(Outcome), error) {
+	return Gate{Admit: func(ctx context.Context, class string, _ int64) (func(Ending), error) {
 		if class != "" {
 			ctx = context.WithValue(ctx, matchers.LookupPartitionContextKey, class)
 		}
@@ -148,7 +148,7 @@ func concurrencyLimiter(l core.Limit, s core.Strategy) Gate {
 		if !ok {
 			return nil, errRejected
 		}
-		return func(o Outcome) {
+		return func(o Ending) {
 			switch o {
 			case OK:
 				listener.OnSuccess()
@@ -163,8 +163,8 @@ func concurrencyLimiter(l core.Limit, s core.Strategy) Gate {
 
 func codelLock([]Class) Gate {
 	l := codel.New(codel.Options{MaxPending: longQueue, MaxOutstanding: Slots, TargetLatency: 5 * time.Millisecond})
-	return Gate{Admit: func(ctx context.Context, _ string, _ int64) (func(Outcome), error) {
-		return func(Outcome) { l.Release() }, l.Acquire(ctx)
+	return Gate{Admit: func(ctx context.Context, _ string, _ int64) (func(Ending), error) {
+		return func(Ending) { l.Release() }, l.Acquire(ctx)
 	}}
 }
 
@@ -178,7 +178,7 @@ func throttle([]Class) Gate {
 		close(c.admitted)
 		<-c.ended
 	}))
-	return Gate{Admit: func(ctx context.Context, _ string, _ int64) (func(Outcome), error) {
+	return Gate{Admit: func(ctx context.Context, _ string, _ int64) (func(Ending), error) {
 		c := &call{make(chan struct{}), make(chan struct{})}
 		served := make(chan struct{})
 		go func() {
@@ -188,7 +188,7 @@ func throttle([]Class) Gate {
 		}()
 		select {
 		case <-c.admitted:
-			return func(Outcome) { close(c.ended); <-served }, nil
+			return func(Ending) { close(c.ended); <-served }, nil
 		case <-served:
 			return nil, errRejected
 		}

@@ -104,8 +104,8 @@ func (s *service) process(ctx context.Context, r Request) bool {
 	return true
 }
 
-// report calls tell with the load of the slots, until ctx ends.
-func (s *service) report(ctx context.Context, tell func(busy float64)) {
+// report calls notify with the load of the slots, until ctx ends.
+func (s *service) report(ctx context.Context, notify func(busy float64)) {
 	ticker := time.NewTicker(loadEvery)
 	defer ticker.Stop()
 	for {
@@ -114,7 +114,7 @@ func (s *service) report(ctx context.Context, tell func(busy float64)) {
 			return
 		case <-ticker.C:
 			s.mu.Lock()
-			tell(min(1, float64(s.busy)/float64(loadEvery*Slots)))
+			notify(min(1, float64(s.busy)/float64(loadEvery*Slots)))
 			s.busy = 0
 			s.mu.Unlock()
 		}

@@ -31,41 +31,41 @@ func Scenarios() (all []Scenario) {
 	for _, load := range loads {
 		all = append(all, Scenario{
 			Name: steady(load), About: fmt.Sprintf("%v times as much as the slots can serve, for 10 s", load),
-			Load: Load{For: 10 * time.Second, Phases: []Phase{{0, load}}}, Of: told(), bars: steadyBars(load),
+			Load: Load{For: 10 * time.Second, Phases: []Phase{{0, load}}}, Of: fixed(), bars: steadyBars(load),
 		})
 	}
 	for _, load := range []float64{2, 5} {
 		all = append(all, Scenario{
-			Name: fmt.Sprintf("unknown-%v", load), About: fmt.Sprintf("%v times as much as the slots can serve, for 30 s; nobody knows how many slots there are", load),
+			Name: fmt.Sprintf("unknown-%v", load), About: fmt.Sprintf("%v times as much as the slots can serve, for 30 s; no library is given the number of slots", load),
 			Load: Load{For: 30 * time.Second, Phases: []Phase{{0, load}}}, Of: adapting(),
 		})
 	}
 	return append(all,
 		Scenario{
 			Name: "step", About: "half of what the slots can serve, from 3 s to 6 s ten times that",
-			Load: Load{For: changeEnd, Phases: []Phase{{0, 0.5}, {changeFrom, 5}, {changeTo, 0.5}}}, Of: told(),
+			Load: Load{For: changeEnd, Phases: []Phase{{0, 0.5}, {changeFrom, 5}, {changeTo, 0.5}}}, Of: fixed(),
 			bars: recoveryBars, Recoveries: stepRecoveries,
 		},
 		Scenario{
 			Name: "slowdown", About: "0.9 of what the slots can serve, from 3 s to 6 s each request takes four times as long",
-			Load: Load{For: changeEnd, Phases: []Phase{{0, 0.9}}, Slow: Span{changeFrom, changeTo}, SlowBy: 4}, Of: told(),
+			Load: Load{For: changeEnd, Phases: []Phase{{0, 0.9}}, Slow: Span{changeFrom, changeTo}, SlowBy: 4}, Of: fixed(),
 			bars: recoveryBars, Recoveries: slowdownRecoveries,
 		},
 		Scenario{
 			Name: "hog", About: "one tenant offers 5 times what the slots can serve, nine 0.15 times each",
-			Load: Load{For: 10 * time.Second, Classes: hogAndTenants(0.15)}, Of: told(), bars: fairnessBars,
+			Load: Load{For: 10 * time.Second, Classes: hogAndTenants(0.15)}, Of: fixed(), bars: fairnessBars,
 		},
 		Scenario{
 			Name: "weights", About: "three classes of weights 1:2:4 offer 2 times what the slots can serve each",
-			Load: Load{For: 10 * time.Second, Classes: []Class{{"a", 1, 2}, {"b", 2, 2}, {"c", 4, 2}}}, Of: told(), bars: fairnessBars,
+			Load: Load{For: 10 * time.Second, Classes: []Class{{"a", 1, 2}, {"b", 2, 2}, {"c", 4, 2}}}, Of: fixed(), bars: fairnessBars,
 		},
 		Scenario{
 			Name: "wide", About: fmt.Sprintf("2 times what the slots can serve, one request of 20 needs %d of %d slots", WideCost, Slots),
-			Load: Load{For: 10 * time.Second, Phases: []Phase{{0, 2}}, Wide: 0.05}, Of: told(), bars: wideBars,
+			Load: Load{For: 10 * time.Second, Phases: []Phase{{0, 2}}, Wide: 0.05}, Of: fixed(), bars: wideBars,
 		},
 		Scenario{
 			Name: "storm", About: "2 times what the slots can serve, half of the clients leave early, and all at once every 500 ms",
-			Load: Load{For: 10 * time.Second, Phases: []Phase{{0, 2}}, Cancel: 0.5, Storm: 500 * time.Millisecond}, Of: told(),
+			Load: Load{For: 10 * time.Second, Phases: []Phase{{0, 2}}, Cancel: 0.5, Storm: 500 * time.Millisecond}, Of: fixed(),
 		},
 	)
 }
