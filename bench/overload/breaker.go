@@ -81,11 +81,11 @@ var breakers = []breaker{
 // The calls that breakers are asked for. The dependency fails for some time; one call in
 // twenty never reports its result, as that of a handler that was killed.
 const (
-	breakerRuns   = 20 // seeds
-	breakerGap    = 10 * time.Millisecond
-	breakerTakes  = 30 * time.Millisecond
+	breakerRuns       = 20 // seeds
+	breakerGap        = 10 * time.Millisecond
+	breakerTakes      = 30 * time.Millisecond
 	breakerUnreported = 0.05
-	breakerFor    = 40 * time.Second
+	breakerFor        = 40 * time.Second
 )
 
 var breakerFails = Span{3 * time.Second, 10 * time.Second}

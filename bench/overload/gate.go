@@ -11,8 +11,8 @@ type Ending uint8
 
 const (
 	OK   Ending = iota
-	Late         // after its deadline
-	Left         // its client had left
+	Late        // after its deadline
+	Left        // its client had left
 )
 
 var errRejected = errors.New("rejected")
