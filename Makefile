@@ -105,12 +105,14 @@ bench:
 	go -C bench run . patterns
 	go -C bench run . admit
 
-# Writes the tables of figures in README.md anew, and docs/scale.md.
+# Writes the tables and plots of docs/benchmarks.md anew, and docs/scale.md.
 readme:
-	go -C bench run . core --readme ../README.md
-	go -C bench run . host --readme ../README.md
-	go -C bench run . fleet --readme ../README.md
-	go -C bench run . service --readme ../README.md
+	go -C bench run . core --readme ../docs/benchmarks.md
+	go -C bench run . host --readme ../docs/benchmarks.md
+	go -C bench run . fleet --readme ../docs/benchmarks.md
+	go -C bench run . service --readme ../docs/benchmarks.md
+	go -C bench run . patterns --readme ../docs/benchmarks.md
+	go -C bench run . admit --readme ../docs/benchmarks.md
 	go -C bench run ./scale
 
 # Writes the Go code of x/proto anew. A test of x/semav1 fails where it is old.

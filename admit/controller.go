@@ -20,8 +20,8 @@ type Config struct {
 	// bound. Give it to one controller only: Shutdown drains it.
 	Queue *wfq.Queue
 	// MaxWait is the wait budget: how long a request may wait for rates, budget and queue
-	// together. A request that is expected to wait for longer is rejected at once. 0: as
-	// long as its context and the gates allow.
+	// together. A request that would probably wait for longer is rejected at once. 0: as long
+	// as its context and the gates allow.
 	MaxWait time.Duration
 	// Rate bounds how many requests start: each takes one permit. Default: no bound. A rate
 	// of package fleet is shared by all machines.

@@ -68,6 +68,9 @@ func main() {
 	err = storetest.Run(func(s *storetest.Scope) {
 		scope = s
 		result = runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
+		if os.Args[1] == "admit" {
+			result.overload = runOverload(*only, min(*rounds, overloadSeeds))
+		}
 	})
 	stop()
 	switch {
