@@ -26,7 +26,7 @@ type curve struct {
 	title string
 	size  string // what the size counts
 	unit  string
-	limit float64 // largest allowed ratio of the costs at the largest and the smallest size
+	limit float64 // largest allowed ratio of the costs at the largest and the smallest size; 0: none
 	note  string  // explains a limit other than flat
 	runs  []contender
 }
@@ -86,7 +86,7 @@ func Main(args []string) error {
 
 // curves returns all curves.
 func curves(s *storetest.Scope) []curve {
-	return slices.Concat(processCurves(), storeCurves(s))
+	return slices.Concat(processCurves(), coreCurves(), storeCurves(s))
 }
 
 // measure measures each size for all contenders in turns.
@@ -167,7 +167,7 @@ func markdown(results []result, charts string) string {
 				fmt.Fprintf(&b, " %s |", figure(line.Points[i].Y))
 			}
 			mark := ""
-			if !line.Dashed && rise(line) > r.limit {
+			if r.limit > 0 && !line.Dashed && rise(line) > r.limit {
 				mark = fmt.Sprintf(" **above %g**", r.limit)
 			}
 			fmt.Fprintf(&b, " %.1f%s |\n", rise(line), mark)
