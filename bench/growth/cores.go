@@ -37,7 +37,7 @@ func coreCurves() []curve {
 			},
 		},
 		{
-			name: "cores-modelled", title: "An acquire and a release on each of many cores (modelled)", size: "cores", unit: "ns", 
+			name: "cores-modelled", title: "An acquire and a release on each of many cores (modelled)", size: "cores", unit: "ns",
 			note: "Computed, not measured: each core owns a cache line for 5 ns per atomic operation, and waits 60 ns for a line that another core owns. " +
 				"Operations that fail and are repeated are not modelled, so what contends is slower in reality. " +
 				"The cores of a `Semaphore`, a `Weighted` and x/sync take turns at one line: together they do not get faster with more cores. " +
