@@ -98,7 +98,7 @@ func wait(ctx context.Context, l lock, n, repeat int) (done func()) {
 		time.Sleep(time.Millisecond)
 	}
 	// A goroutine that has begun may not be queued yet. Rivals do not report their waiters.
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20*time.Millisecond + time.Duration(n)*10*time.Microsecond)
 	return ended.Wait
 }
 
