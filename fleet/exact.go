@@ -187,6 +187,12 @@ func (l *lease) Slots() []int64 { return slices.Clone(l.slots) }
 // Release implements [sema.Lease]. The next batch sends it to the store.
 func (l *lease) Release() { l.release() }
 
+// abandon returns a grant that no caller has received: as if it had not been granted.
+func (l *lease) abandon() {
+	l.settle(0)
+	l.release()
+}
+
 func (l *lease) release() {
 	g, s := l.grant, l.grant.of
 	s.mu.Lock()

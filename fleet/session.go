@@ -238,7 +238,7 @@ func (s *session) conclude(ctx context.Context, c *call, w *waiter, r result) (r
 	switch {
 	case ctx.Err() != nil:
 		if r.lease != nil {
-			r.lease.release()
+			r.lease.abandon()
 		}
 		return result{}, context.Cause(ctx)
 	case r.err == errFailedOpen:
@@ -270,7 +270,7 @@ func (s *session) withdraw(w *waiter) {
 	s.mu.Unlock()
 	if !waiting {
 		if r := <-w.ended; r.lease != nil {
-			r.lease.release()
+			r.lease.abandon()
 		}
 	}
 }

@@ -285,7 +285,11 @@ func (p *Peer) noteResult(f Result) bool {
 		// cancel. Acknowledging the result ends the ticket, so the lease has to be
 		// released by its Seq.
 		p.requests = slices.DeleteFunc(p.requests, func(w Op) bool { return w.Verb == Cancel && w.Ticket == f.Ticket })
-		if f.Kind == Granted {
+		switch {
+		case f.Kind != Granted:
+		case p.config.Kind == Rate:
+			p.requests = append(p.requests, Op{Verb: Settle, Ticket: f.Ticket, Lease: f.Lease, Least: f.Weight})
+		default:
 			p.requests = append(p.requests, Op{Verb: Release, Lease: f.Lease})
 		}
 		return false
