@@ -200,6 +200,9 @@ func (f *failOpen) repliedLocked(now protocol.Micros) {
 		f.open.Store(false)
 		f.period.Load().end()
 		f.replyingSince = 0
+		if f.isRateLocked() {
+			f.oweLocked(f.local.Stats().InUse) // what was granted here in the window counts at the store
+		}
 		f.strategy.reconfiguredLocked()
 		f.report(sema.Event{Kind: sema.EventRecovered, Capacity: f.capacity.Load()})
 	}

@@ -313,3 +313,25 @@ func TestClient_UsesTheTimeOfABubble(t *testing.T) {
 		p.Release()
 	})
 }
+
+// TestFailOpen_UseOfTheLocalRateCountsAtTheStore when that replies again, so that the window
+// in which the local limit ends admits no more than the rate.
+func TestFailOpen_UseOfTheLocalRateCountsAtTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, conn := newClient(t, store)
+		s := semaphore(t, c, of(100, fleet.Rate(time.Minute), fleet.TTL(6*time.Second), fleet.FailOpen(40), fleet.FailOpenAfter(time.Second), fleet.RecoverAfter(time.Second)))
+		conn.cut.Store(true)
+		mustAcquire(t, s, 40)
+		conn.cut.Store(false)
+		for s.Stats().FailedOpen {
+			time.Sleep(100 * time.Millisecond)
+		}
+		sent()
+		wantUsed(t, store, 40)
+		_, err := s.TryAcquire(t.Context(), 61)
+		wantErr(t, err, sema.ErrFull)
+		mustAcquire(t, s, 60)
+	})
+}
