@@ -296,7 +296,7 @@ func TestFailOpen_RateIsSettledAndPaused(t *testing.T) {
 	})
 }
 
-// TestClient_UsesTheTimeOfABubble without being told.
+// TestClient_UsesTheTimeOfABubble without any setting.
 func TestClient_UsesTheTimeOfABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -155,7 +155,7 @@ func (s *session) oweLocked(excess int64) {
 	s.startDriverLocked()
 }
 
-// owesLocked reports whether there is a debt that the store has to be told.
+// owesLocked reports whether there is a debt that is not charged yet.
 func (s *session) owesLocked() bool {
 	if s.owed.weight > 0 && s.client.clock() >= s.owed.until {
 		s.owed = debt{}

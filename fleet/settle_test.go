@@ -137,7 +137,7 @@ func TestSettle_AfterALostSession(t *testing.T) {
 			}
 			wantUsed(t, store, 4)
 			conn.cut.Store(false)
-			time.Sleep(time.Minute) // nobody acquires: the charge alone opens a session
+			time.Sleep(time.Minute) // no caller acquires: the charge alone opens a session
 			wantUsed(t, store, 7)
 			mustAcquire(t, s, 3)
 		})

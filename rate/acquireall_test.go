@@ -19,7 +19,9 @@ func TestAcquireAll_FailureRefundsTheRate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		short := func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Millisecond) }
+		short := func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), time.Millisecond)
+		}
 		idle := sema.New(1)
 		for what, wants := range map[string][]sema.Want{
 			"a queue that is full":     {{Gate: first, N: 4}, {Gate: second, N: 1}, {Gate: full, N: 2}},
