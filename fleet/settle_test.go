@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/rate"
 )
 
@@ -306,5 +308,50 @@ func TestRate_CancelledAcquiresCostNothing(t *testing.T) {
 		if kept == 1 || kept > 400 {
 			t.Errorf("%d permits acquired: the contexts did not end while acquires were in flight", kept)
 		}
+	})
+}
+
+// A lateContext ends without closing its channel, as a custom context may for a moment.
+type lateContext struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (c *lateContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+// An endingStore ends a context when it has applied a batch.
+type endingStore struct {
+	fleet.Store
+	ctx *lateContext
+}
+
+func (s endingStore) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	reply, err := s.Store.Apply(ctx, name, b)
+	s.ctx.ended.Store(true)
+	return reply, err
+}
+
+// TestRate_GrantThatIsNotWantedAnyMoreCostsNothing: the context ends after the client has
+// received the grant, and before the caller has.
+func TestRate_GrantThatIsNotWantedAnyMoreCostsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		ctx := &lateContext{}
+		var cancel context.CancelFunc
+		ctx.Context, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		c, _ := newClient(t, endingStore{store, ctx})
+		_, err := semaphore(t, c, of(10, fleet.Rate(time.Hour))).Acquire(ctx, 4)
+		if err == nil {
+			t.Error("acquired although the context has ended")
+		}
+		sent()
+		wantUsed(t, store, 0)
 	})
 }
