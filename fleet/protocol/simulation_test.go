@@ -221,13 +221,21 @@ func (w *world) deliver(c *client, epoch int, b protocol.Batch) {
 	if w.rng.IntN(40) == 0 {
 		w.reload()
 	}
-	before, spent := w.state.Snapshot(), w.state.Image().Spent
+	before, spent := w.state.Snapshot(), w.spent()
 	reply := w.state.Apply(w.storeTime(), b)
-	w.ledger.apply(w, b, reply, spent, w.state.Image().Spent)
+	w.ledger.apply(w, b, reply, spent, w.spent())
 	w.checkOrder(before)
 	w.notify()
 	repliedAt := w.now
 	c.network(func() { c.receive(epoch, b.Seq, reply, repliedAt) })
+}
+
+// spent returns the costs in the window, if the semaphore is a rate.
+func (w *world) spent() []protocol.SpentImage {
+	if w.stored.Config.Kind != protocol.Rate {
+		return nil
+	}
+	return w.state.Image().Spent
 }
 
 // reload restarts the store from what it has stored.
