@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sema-go/sema/wfq"
 )
@@ -211,9 +212,18 @@ type (
 		Shedding bool             `json:"shedding"`
 		Draining bool             `json:"draining"`
 		Breaker  string           `json:"breaker,omitempty"`
+		Why      *adminBreaker    `json:"breaker_details,omitempty"`
 		Adaptive int64            `json:"adaptive_limit,omitempty"`
 		Total    int              `json:"classes_total"`
 		Classes  []adminClass     `json:"classes"`
+	}
+	adminBreaker struct {
+		Reason  string    `json:"reason"` // of the last change; "" if there was none
+		Since   time.Time `json:"since,omitzero"`
+		Changes int64     `json:"changes"`
+		Calls   int64     `json:"calls"` // in the window
+		Failed  int64     `json:"failed"`
+		Slow    int64     `json:"slow"`
 	}
 	adminClass struct {
 		Name     string           `json:"name"`
@@ -239,7 +249,9 @@ func (c *Controller) state() adminState {
 		Degraded: st.Degraded, Clamped: st.Clamped, Shedding: st.Shedding, Draining: st.Draining, Adaptive: st.Limit, Classes: []adminClass{},
 	}
 	if c.breaker != nil {
-		s.Breaker = st.Breaker.String()
+		b := c.breaker.Stats()
+		s.Breaker = b.State.String()
+		s.Why = &adminBreaker{b.Reason, b.Since, b.Changes, b.Calls, b.Failed, b.Slow}
 	}
 	for k := range c.classes.all {
 		d := k.queue.Details()
