@@ -59,8 +59,9 @@ func runSemaphore(s *Stage, set Settings) {
 		name := letters(names)
 		names++
 		pool := watch("pool", gate(class))
+		delay := time.Duration(min(len(workers), 5)) * 150 * time.Millisecond
 		workers = append(workers, s.join(name, class, func(ctx context.Context, w *Worker) {
-			w.sleep(time.Duration(len(workers)) * 150 * time.Millisecond)
+			w.sleep(delay)
 			// code:
 			for w.sleep(pause) {
 				permit, err := pool.Acquire(ctx, weight)
