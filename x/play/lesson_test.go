@@ -177,9 +177,11 @@ func TestLesson_RejectsUnknownSettings(t *testing.T) {
 	}
 }
 
+// Whether an arrival overtakes an unfair queue depends on the scheduler; the test in a browser
+// shows it.
 func TestSemaphore_FairKeepsTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	for order, inOrder := range map[string]bool{"fair": true, "lifo": false, "unfair": false} {
+	for order, inOrder := range map[string]bool{"fair": true, "lifo": false} {
 		overtaken := overtakings(record(t, "semaphore", Settings{"order": order}, time.Minute))
 		if inOrder != (overtaken == 0) {
 			t.Errorf("%s: %d acquires out of order", order, overtaken)
