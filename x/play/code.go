@@ -8,31 +8,34 @@ import (
 //go:embed lesson_*.go
 var sources embed.FS
 
-// code returns the lines of a lesson's source between "// code:" and "// end", without their
-// indentation: the page shows what runs.
+// code returns the lines of a lesson's source that use Sema, so that the page shows what runs.
+// They are between "// code:" and "// end"; "// code+:" continues the last part.
 func code(file string) string {
 	source, err := sources.ReadFile(file)
 	if err != nil {
 		panic(err) // the file is embedded
 	}
-	var shown []string
+	var parts [][]string
 	inside := false
 	for line := range strings.Lines(string(source)) {
 		switch strings.TrimSpace(line) {
 		case "// code:":
-			if inside = true; shown != nil {
-				shown = append(shown, "\n")
-			}
-			continue
+			parts, inside = append(parts, nil), true
+		case "// code+:":
+			inside = true
 		case "// end":
 			inside = false
-			continue
-		}
-		if inside {
-			shown = append(shown, line)
+		default:
+			if inside {
+				parts[len(parts)-1] = append(parts[len(parts)-1], line)
+			}
 		}
 	}
-	return strings.TrimRight(unindent(shown), "\n")
+	var texts []string
+	for _, part := range parts {
+		texts = append(texts, unindent(part))
+	}
+	return strings.TrimRight(strings.Join(texts, "\n"), "\n")
 }
 
 // unindent removes the indentation that all lines have in common.

@@ -49,7 +49,9 @@ func runBuffer(s *Stage, set Settings) {
 			// code:
 			for w.sleep(s.between(pause*3/4, pause*5/4)) { // produces
 				item := next()
+				// end
 				ends := w.asks("buffer", 1)
+				// code+:
 				err := buffer.Put(ctx, item) // waits while the buffer is full
 				// end
 				waited := ends(err)
@@ -58,7 +60,9 @@ func runBuffer(s *Stage, set Settings) {
 				}
 				level(w)
 				s.send(Event{Kind: KindReleased, Worker: w.Name, Gate: "buffer", N: 1, Text: fmt.Sprint(item), Caption: putCaption(w, item, waited)})
+				// code+:
 			}
+			// end
 		})
 	}
 	for i := range int(set.Int("consumers")) {
@@ -66,7 +70,9 @@ func runBuffer(s *Stage, set Settings) {
 			pause := use * time.Duration(set.Int("consumers"))
 			// code:
 			for {
+				// end
 				ends := w.asks("buffer", 1)
+				// code+:
 				item, err := buffer.Take(ctx) // waits while it is empty
 				// end
 				waited := ends(err)
@@ -75,7 +81,7 @@ func runBuffer(s *Stage, set Settings) {
 				}
 				level(w)
 				s.send(Event{Kind: KindReleased, Worker: w.Name, Gate: "buffer", N: 1, Text: fmt.Sprint(item), Caption: takeCaption(w, item, waited)})
-				// code:
+				// code+:
 				w.sleep(s.between(pause*3/4, pause*5/4)) // consumes item
 			}
 			// end

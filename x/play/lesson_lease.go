@@ -61,7 +61,7 @@ func hold(ctx context.Context, w *Worker, host *host, deploy *fleet.Semaphore, r
 	if err != nil {
 		return
 	}
-	// code:
+	// code+:
 	lease, _ := fleet.LeaseOf(permit)
 	resource.write(w, lease.Fence)
 	// end
@@ -75,7 +75,7 @@ func hold(ctx context.Context, w *Worker, host *host, deploy *fleet.Semaphore, r
 		host.resume()
 		w.does("", "Machine A continues where it was stopped, and knows nothing of the pause. It writes.")
 	}
-	// code:
+	// code+:
 	resource.write(w, lease.Fence) // late, if the machine was paused in between
 	// end
 	if pauses {
@@ -141,17 +141,20 @@ func (r *resource) write(w *Worker, fence fleet.Fence) {
 	switch {
 	case errors.Is(err, sema.ErrLost):
 		e.OK, e.Text = false, err.Error()
-		e.Caption = fmt.Sprintf("Rejected: fence %d of %s is from a lease that ended before fence %d was granted. The write of the new holder is safe.", fence.Seq, w.Name, r.last)
+		e.Caption = fmt.Sprintf("Rejected: fence %s of %s is of a lease that ended before fence %s was granted. The write of the new holder is safe.", short(fence.Seq), w.Name, short(r.last))
 	case err != nil:
 		e.OK, e.Text, e.Caption = false, err.Error(), err.Error()
 	case fence.Seq < r.last:
 		e.Caption = fmt.Sprintf("Lost update: without a guard, the late write of %s overwrites what the new holder has written. The lease alone cannot prevent this.", w.Name)
 	default:
-		e.Caption = fmt.Sprintf("%s writes with fence %d, and the resource accepts it.", w.Name, fence.Seq)
+		e.Caption = fmt.Sprintf("%s writes with fence %s, and the resource accepts it.", w.Name, short(fence.Seq))
 	}
 	r.last = max(r.last, fence.Seq)
 	r.stage.send(e)
 }
+
+// short returns the last digits of a fence: the first ones are the time of the store's start.
+func short(fence protocol.Seq) string { return fmt.Sprintf("…%03d", fence%1000) }
 
 func closeNow(client *fleet.Client) {
 	ended, cancel := context.WithCancel(context.Background())

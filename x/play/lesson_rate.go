@@ -49,7 +49,7 @@ func runRate(s *Stage, set Settings) {
 				return
 			}
 			w.releases("api", cost, "")
-			// code:
+			// code+:
 			if cost > 1 && set["refund"] == "yes" {
 				w.sleep(400 * time.Millisecond)
 				api.Settle(permit, 1) // it has cost 1 only: the rest is refunded exactly

@@ -85,7 +85,11 @@ func runSemaphore(s *Stage, set Settings) {
 		}
 		return fmt.Sprintf("%s has waited %s. More permits or shorter holds would help; no order makes the queue shorter.", w.Name, seconds(waited))
 	})
-	for i := range 6 {
+	count := 6
+	if set["order"] == "unfair" {
+		count = int(capacity) + 1 // one waits, and the others arrive
+	}
+	for i := range count {
 		class, weight, pause := "free", int64(1), s.between(100*time.Millisecond, 600*time.Millisecond)
 		if i%2 == 1 {
 			class = "paid"
@@ -93,14 +97,14 @@ func runSemaphore(s *Stage, set Settings) {
 		if i == 4 && set["weights"] == "mixed" {
 			weight = min(3, capacity)
 		}
-		if i < 2 {
+		if i < 2 || set["order"] == "unfair" {
 			pause = 0 // acquires again at once
 		}
 		add(class, weight, s.between(800*time.Millisecond, 1600*time.Millisecond), pause)
 	}
 	s.note("%s", map[string]string{
 		"fair":    "Fair: a permit is handed to the waiter at the head. If it needs 3 permits, those behind it wait as well, so that it never starves.",
-		"unfair":  "Unfair: the head competes with arrivals. A worker that releases and acquires again at once overtakes it, but only for a millisecond: then the head gets its permit by hand-off.",
+		"unfair":  "Unfair: a release wakes the head, which competes with arrivals: a worker that acquires again at once overtakes it. A head that has waited for a millisecond is overtaken no second time: it gets the next permit by hand-off.",
 		"lifo":    "LIFO: the newest waiter is next. Those that time out first are served last: good under overload, unfair otherwise.",
 		"classes": "Classes: while both wait, paid gets " + set["paid"] + " permit-seconds for " + set["free"] + " of free. Nothing is reserved: a class alone uses all permits.",
 	}[set["order"]])

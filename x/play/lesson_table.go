@@ -25,7 +25,7 @@ func runTable(s *Stage, set Settings) {
 	reports := s.observe(func(e sema.Event) string {
 		switch e.Kind {
 		case sema.EventDeadlocked:
-			return "Deadlock: each philosopher holds the left fork and waits for the right one, in a circle. sema.Diagnose(sema.DiagnoseFull) has found it; the report names the forks."
+			return "Deadlock: each philosopher holds the left fork and waits for the right one, in a circle. sema.Diagnose(sema.DiagnoseFull) has found it; the report names the forks, and in a program the lines of code."
 		case sema.EventInverted:
 			return "The diagnostics report forks that are acquired in a circle of orders: a deadlock is possible, even if it has not happened yet."
 		}
@@ -76,7 +76,7 @@ func runTable(s *Stage, set Settings) {
 					}
 					// end
 					w.does("eats", fmt.Sprintf("%s has both forks and eats.", w.Name))
-					// code:
+					// code+:
 					w.sleep(1500 * time.Millisecond) // eats
 					forks.Release()
 					// end

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,9 +147,24 @@ func (s *Stage) sleep(d time.Duration) bool {
 func (s *Stage) observe(caption func(sema.Event) string) sema.SharedOption {
 	return sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if text := caption(e); text != "" {
-			s.send(Event{Kind: KindReport, Gate: e.Name, Text: e.Kind.String(), Report: e.Report, Caption: text})
+			s.send(Event{Kind: KindReport, Gate: e.Name, Text: e.Kind.String(), Report: withoutStacks(e.Report), Caption: text})
 		}
 	}))
+}
+
+// withoutStacks returns a report without the stacks of its callers: here, they contain only
+// frames of the playground.
+func withoutStacks(report string) string {
+	var kept []string
+	for line := range strings.Lines(report) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "    ") {
+			continue
+		}
+		line = strings.TrimSuffix(strings.TrimSuffix(line, " at"), ", acquired")
+		kept = append(kept, line)
+	}
+	return strings.Join(kept, "\n")
 }
 
 // watchWaits notes every wait that exceeds limit, and again each time it has doubled.
@@ -234,8 +250,8 @@ func (w *Worker) asks(gate string, n int64) (ends func(error) time.Duration) {
 		switch {
 		case err == nil && waited > time.Millisecond:
 			e.Caption = fmt.Sprintf("%s waited %s, and now holds %s.", w.Name, seconds(waited), permits(n))
-		case err == nil && len(s.waiting) > 0 && s.overtakesLocked(gate):
-			e.Caption = fmt.Sprintf("%s acquires at once.", w.Name)
+		case err == nil && s.overtakesLocked(w, gate):
+			e.Caption = fmt.Sprintf("%s acquires at once, and overtakes the queue.", w.Name)
 		case errors.Is(err, context.Canceled):
 			e.Kind = KindFailed
 		case err != nil:
@@ -247,10 +263,11 @@ func (w *Worker) asks(gate string, n int64) (ends func(error) time.Duration) {
 	}
 }
 
-// overtakesLocked reports whether a caller of the gate has been waiting since before now.
-func (s *Stage) overtakesLocked(gate string) bool {
+// overtakesLocked reports whether a caller of the gate has been waiting since before now. The
+// two sides of a buffer wait for different things.
+func (s *Stage) overtakesLocked(w *Worker, gate string) bool {
 	for _, at := range s.waiting {
-		if at.gate == gate && time.Since(at.since) > time.Millisecond {
+		if at.gate == gate && time.Since(at.since) > time.Millisecond && (s.lesson.ID != "buffer" || at.worker.Class == w.Class) {
 			return true
 		}
 	}

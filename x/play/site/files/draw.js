@@ -63,7 +63,7 @@ export class Canvas {
   dot(worker, x, y, state, n = 1) {
     const gone = worker.gone !== undefined ? " gone" : "";
     const group = this.part("dot " + worker.name, "g", { class: `dot k${worker.color} ${state}${gone}`, at: [x, y] }, undefined, this.layers[1]);
-    const short = worker.name.length > 3 ? worker.name.slice(0, worker.name.length > 5 ? 2 : 4) : worker.name;
+    const short = worker.class === "philosopher" ? worker.name[0] : worker.name;
     this.part("dot circle " + worker.name, "circle", { r: worker.name.length > 2 ? 17 : 15 }, undefined, group);
     this.part("dot name " + worker.name, "text", { y: 4.5 }, short, group);
     if (n > 1) this.part("dot weight " + worker.name, "text", { x: 0, y: 29, class: "weight" }, "needs " + n, group);
@@ -130,30 +130,34 @@ function drawArrow(canvas, key, x, y) {
 function drawQueues(canvas, model, width) {
   const size = width < 480 ? 38 : 44;
   let y = 4;
+  const across = width >= 640 ? model.gates.size : 1, room = (width - (across - 1) * 36) / across;
   const lanes = model.lesson.id === "inversion" ? ["high", "medium", "low"] : model.settings.order === "classes" ? ["paid", "free"] : [""];
+  let lowest = y;
   for (const gate of model.gates.values()) {
+    const left = across > 1 ? gate.index * (room + 36) : 0;
     const columns = Math.min(Math.max(gate.capacity, 1), width < 480 ? 2 : 4);
-    const right = width - columns * (size + 8) + 8 - 2;
+    const right = left + room - columns * (size + 8) + 8 - 2;
     const inUse = gate.holders.reduce((sum, h) => sum + h.n, 0);
     const queued = gate.waiting.length;
-    canvas.text("label " + gate.id, 0, y + 12, queued ? `${queued} in the queue` : "no queue");
-    canvas.text("use " + gate.id, width - 2, y + 12, `${gate.label}: ${inUse} of ${gate.capacity} in use`, "strong far");
-    y += 24;
-    const slots = drawSlots(canvas, model, gate, right, y, columns, size);
+    canvas.text("label " + gate.id, left, y + 12, queued ? `${queued} in the queue` : "no queue");
+    canvas.text("use " + gate.id, left + room - 2, y + 12, `${gate.label}: ${inUse} of ${gate.capacity} in use`, "strong far");
+    const top = y + 24;
+    const slots = drawSlots(canvas, model, gate, right, top, columns, size);
     const laneHeight = lanes.length > 1 ? 44 : 52;
-    const height = Math.max(slots, lanes.length * laneHeight);
     lanes.forEach((lane, i) => {
-      const top = y + i * laneHeight + (lanes.length === 1 ? Math.min(slots, 52) / 2 : 20);
-      const tag = lane ? 58 : 0;
-      if (lane) canvas.text(`lane ${gate.id} ${lane}`, 0, top + 4, lane, "small");
-      canvas.part(`lane ${gate.id} ${lane} path`, "path", { class: "path", d: `M${tag} ${top}H${right - 24}` });
-      drawArrow(canvas, `${gate.id} ${lane}`, right - 18, top);
+      const at = top + i * laneHeight + (lanes.length === 1 ? Math.min(slots, 52) / 2 : 20);
+      const from = left + (lane ? 56 : 0);
+      if (lane) canvas.text(`lane ${gate.id} ${lane}`, left, at + 4, lane, "small");
+      canvas.part(`lane ${gate.id} ${lane} path`, "path", { class: "path", d: `M${from} ${at}H${right - 24}` });
+      drawArrow(canvas, `${gate.id} ${lane}`, right - 18, at);
       let waiting = gate.waiting.filter((w) => !lane || model.workers.get(w.worker)?.class === lane);
       if (model.settings.order === "lifo") waiting = [...waiting].reverse();
-      drawQueue(canvas, model, waiting, right - 46, top, right - 66 - tag);
+      drawQueue(canvas, model, waiting, right - 46, at, right - 66 - from);
     });
-    y += height + 22;
+    lowest = top + Math.max(slots, lanes.length * laneHeight) + 22;
+    if (across === 1) y = lowest;
   }
+  y = lowest;
   const all = idlers(model);
   return y + drawBench(canvas, model, all, 0, y + 10, width, model.lesson.id === "inversion" ? "neither waiting nor holding" : "busy elsewhere, without a permit") + 8;
 }
@@ -327,7 +331,7 @@ function drawLease(canvas, model, width) {
   const shown = narrow ? 3 : 6;
   model.writes.slice(-shown).forEach((write, i) => {
     const bad = !write.ok || lateIn(model, write);
-    canvas.text("write " + i, target.x + target.w / 2, target.y + 52 + i * 25, `${write.worker} writes, fence ${write.n}: ${write.ok ? (bad ? "lost update" : "accepted") : "rejected"}`, (bad ? "rejected" : "accepted") + " mid small");
+    canvas.text("write " + i, target.x + target.w / 2, target.y + 52 + i * 25, `${write.worker} writes, fence …${String(write.n).slice(-3)}: ${write.ok ? (bad ? "lost update" : "accepted") : "rejected"}`, (bad ? "rejected" : "accepted") + " mid small");
   });
   if (!model.writes.length) canvas.text("write none", target.x + target.w / 2, target.y + 56, "no writes yet", "mid small");
   return narrow ? 432 : 264;

@@ -44,6 +44,7 @@ function showLessons() {
 
 // open opens the lesson that the address names: #table&strategy=Naive.
 function open() {
+  if (!lessons.length) return; // the program is being loaded
   const [id, ...pairs] = location.hash.slice(1).split("&");
   lesson = lessons.find((l) => l.id === id) || lessons[0];
   settings = Object.fromEntries(lesson.choices.map((c) => [c.id, c.default]));
@@ -116,6 +117,7 @@ function receive(event) {
 
 // words returns an event without a caption in words, if it is a step.
 function words(e) {
+  if (lesson.layout === "buffer" && e.kind !== "asked" || lesson.layout === "bucket" && e.kind === "released") return "";
   const at = e.gate && e.gate !== "pool" ? " " + e.gate : "";
   const n = e.n > 1 ? ` (${e.n})` : "";
   switch (e.kind) {
