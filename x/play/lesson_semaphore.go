@@ -52,6 +52,7 @@ func runSemaphore(s *Stage, set Settings) {
 		gate, resize = func(string) sema.Gate { return pool }, pool.Resize
 	}
 	// end
+	s.why = map[string]string{"fair": " It was at the head of the queue.", "lifo": " It was the newest waiter.", "classes": " Its class had used the least of its share."}[set["order"]]
 	s.showGate("pool", "pool", capacity)
 	var workers []*Worker // used by commands only, which do not overlap
 	names := 0

@@ -55,6 +55,7 @@ type Stage struct {
 	began    time.Time
 	commands map[string]func(Settings) error
 	running  sync.WaitGroup
+	why      string // appended to captions of acquires that waited: why it was their turn
 
 	mu      sync.Mutex // serialises emit, and guards what follows
 	emit    func(Event)
@@ -249,7 +250,7 @@ func (w *Worker) asks(gate string, n int64) (ends func(error) time.Duration) {
 		e := Event{Kind: KindAcquired, Worker: w.Name, Class: w.Class, Gate: gate, N: n}
 		switch {
 		case err == nil && waited > time.Millisecond:
-			e.Caption = fmt.Sprintf("%s waited %s, and now holds %s.", w.Name, seconds(waited), permits(n))
+			e.Caption = s.served(w, waited, n)
 		case err == nil && s.overtakesLocked(w, gate):
 			e.Caption = fmt.Sprintf("%s acquires at once, and overtakes the queue.", w.Name)
 		case errors.Is(err, context.Canceled):
@@ -261,6 +262,18 @@ func (w *Worker) asks(gate string, n int64) (ends func(error) time.Duration) {
 		s.sendLocked(e)
 		return waited
 	}
+}
+
+// served returns the caption of an acquire that had to wait.
+func (s *Stage) served(w *Worker, waited time.Duration, n int64) string {
+	if s.lesson.Layout == "bucket" {
+		return fmt.Sprintf("%s waited %s, and spends %s.", w.Name, seconds(waited), amount(n, "token"))
+	}
+	text := fmt.Sprintf("%s waited %s, and now holds %s.", w.Name, seconds(waited), amount(n, "permit"))
+	if n > 1 {
+		return text + " It needs them at once, so the callers behind it waited until enough were free."
+	}
+	return text + s.why
 }
 
 // overtakesLocked reports whether a caller of the gate has been waiting since before now. The
@@ -284,9 +297,9 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-func permits(n int64) string {
+func amount(n int64, of string) string {
 	if n == 1 {
-		return "a permit"
+		return "a " + of
 	}
-	return fmt.Sprintf("%d permits", n)
+	return fmt.Sprintf("%d %ss", n, of)
 }

@@ -165,7 +165,7 @@ func TestPlayground_RunsEveryLessonInABrowser(t *testing.T) {
 		{"table&strategy=BothOrNone", "has both forks"},
 		{"inversion", "The tiers were inverted"},
 		{"inversion&inheritance=on", "inherited the tier"},
-		{"rate", "and now holds a permit"},
+		{"rate", "and spends a token"},
 		{"rate&refund=yes", "Settle refunds the rest"},
 		{"lease&guard=on", "Rejected: fence"},
 		{"lease&guard=off", "Lost update"},

@@ -97,8 +97,7 @@ function drawBench(canvas, model, workers, x, y, width, title, key = "bench") {
 
 // idlers returns all workers in order, and which of them are idle.
 function idlers(model, matches = () => true) {
-  return [...model.workers.values()].filter(matches).sort((a, b) => a.order - b.order)
-    .map((w) => Object.assign(w, { idle: model.place(w.name).state === "idle" }));
+  return model.shown.filter(matches).map((w) => Object.assign(w, { idle: model.place(w.name).state === "idle" }));
 }
 
 // drawSlots draws permits as slots and returns their height. Holders that do not wait
@@ -218,7 +217,7 @@ function drawRoom(canvas, model, width) {
 // drawTable: philosophers in a circle, forks between them.
 function drawTable(canvas, model, width) {
   const radius = Math.min(150, width * .33), cx = width / 2, cy = radius + 34;
-  const workers = [...model.workers.values()].sort((a, b) => a.order - b.order);
+  const workers = model.shown;
   const n = Math.max(5, workers.length);
   const angle = (i) => -Math.PI / 2 + (i * 2 * Math.PI) / n;
   const on = (r, a) => [cx + r * Math.cos(a), cy + r * Math.sin(a)];
@@ -250,8 +249,9 @@ function drawTable(canvas, model, width) {
     const held = [...model.gates.values()].filter((g) => g.id !== "arbiter" && g.holders.some((h) => h.worker === w.name)).length;
     const doing = w.doing === "hungry" ? (held ? `has ${held} of 2` : "hungry") : w.doing;
     if (width < 480 && side !== "mid") {
-      canvas.text("name " + i, x, y + 31, w.name, "strong mid");
-      canvas.text("doing " + i, x, y + 46, doing, "small mid");
+      const under = y > cy ? 31 : -36;
+      canvas.text("name " + i, x, y + under, w.name, "strong mid");
+      canvas.text("doing " + i, x, y + under + 15, doing, "small mid");
     } else {
       canvas.text("name " + i, tx, ty - (side === "mid" ? 0 : 6), side === "mid" ? `${w.name}: ${doing}` : w.name, "strong " + side);
       if (side !== "mid") canvas.text("doing " + i, tx, ty + 10, doing, "small " + side);
@@ -283,7 +283,7 @@ function drawBucket(canvas, model, width) {
   canvas.text("queue", 0, 14, gate.waiting.length ? `${gate.waiting.length} in the queue` : "no queue");
   canvas.text("served", width, middle + 40, "served", "far small");
   drawQueue(canvas, model, gate.waiting, x - 34, middle, x - 54);
-  for (const worker of model.workers.values()) {
+  for (const worker of model.shown) {
     if (model.place(worker.name).state !== "waits") canvas.dot(worker, worker.gone ? width - 16 : x + w + 40, middle, "holds");
   }
   return y + h + 18;
@@ -302,7 +302,7 @@ function drawLease(canvas, model, width) {
   };
   const last = model.writes.at(-1);
   const lost = model.settings.guard === "off" && isLost(model);
-  [...model.workers.values()].forEach((w, i) => {
+  model.shown.forEach((w, i) => {
     const b = narrow ? { x: 0, y: 12 + i * 136, w: 112, h: 112 } : { x: 0, y: 12 + i * 136, w: 128, h: 112 };
     const paused = w.doing === "paused";
     const holds = gate.holders.some((h) => h.worker === w.name), waits = gate.waiting.some((q) => q.worker === w.name);
@@ -311,6 +311,12 @@ function drawLease(canvas, model, width) {
     box(w.name, b, "machine " + w.name, paused ? "bad" : holds ? "calm" : "");
     canvas.text("doing " + w.name, b.x + b.w / 2, b.y + b.h - 12, paused ? "paused" : holds ? "holds the lease" : waits ? "waits" : "idle", "small mid");
     canvas.dot(w, b.x + b.w / 2, b.y + 58, paused ? "idle" : waits ? "waits" : holds ? "holds" : "idle");
+    if (!narrow) canvas.part("to resource " + w.name, "path", { class: "path", d: `M${from[0]} ${i ? 212 : 50}H${target.x}` });
+    const write = model.writes.findLast((e) => e.worker === w.name);
+    if (write && model.at - write.at < 700) {
+      const f = (model.at - write.at) / 700, start = narrow ? [b.x + b.w / 2, b.y + b.h] : [from[0], i ? 212 : 50], goal = narrow ? [b.x + b.w / 2 + 40, target.y] : [target.x, start[1]];
+      canvas.part("write of " + w.name, "rect", { x: start[0] + (goal[0] - start[0]) * f - 6, y: start[1] + (goal[1] - start[1]) * f - 6, width: 12, height: 12, rx: 3, class: `used k${w.color}` });
+    }
     const since = model.at - (w.beat ?? -1e9);
     if (since < 450) {
       const f = since / 450;

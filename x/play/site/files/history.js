@@ -17,7 +17,7 @@ export function drawHistory(canvas, model, width) {
     const top = row * rowHeight;
     canvas.text("name " + w.name, 0, top + 14, w.name, "row-name");
     for (const span of model.spans) {
-      if (span.worker !== w.name || (span.to ?? model.at) < from) continue;
+      if (span.worker !== w.name || span.gate === "arbiter" || (span.to ?? model.at) < from) continue;
       const [lane, of] = lanes(w, span.gate);
       const begin = x(span.from), wide = Math.max(span.kind === "hold" ? 1.5 : 0, x(span.to ?? model.at) - begin);
       if (wide === 0) continue;
@@ -36,7 +36,7 @@ export function drawHistory(canvas, model, width) {
 // laneOf returns a function that returns at which of how many lanes of a row a gate is.
 function laneOf(model) {
   const layout = model.lesson.layout;
-  if (layout === "table") return (w, gate) => [gate === "fork " + w.order ? 0 : 1, gate === "arbiter" ? 1 : 2];
+  if (layout === "table") return (w, gate) => [gate === "fork " + w.order ? 0 : 1, 2];
   const gates = [...model.gates.values()].filter((g) => g.id !== "resource");
   return (_, gate) => [model.gate(gate)?.index ?? 0, gates.length];
 }

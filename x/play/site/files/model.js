@@ -111,9 +111,14 @@ export class Model {
   // tick moves the clock, and removes what is no longer shown.
   tick(at) {
     this.at = at;
-    for (const [name, w] of this.workers) if (w.gone !== undefined && at - w.gone > 1200) this.workers.delete(name);
+    for (const [name, w] of this.workers) if (w.gone !== undefined && at - w.gone > historyFor) this.workers.delete(name);
     this.spans = this.spans.filter((s) => s.to === undefined || s.to > at - historyFor);
     this.marks = this.marks.filter((m) => m.at > at - historyFor);
+  }
+
+  // shown returns the workers on the stage, in order. Those that have ended leave it.
+  get shown() {
+    return [...this.workers.values()].filter((w) => w.gone === undefined || this.at - w.gone < 1200).sort((a, b) => a.order - b.order);
   }
 
   // place returns where a worker is: at a queue, or with a permit, or neither.

@@ -82,6 +82,7 @@ function run(on) {
   document.body.classList.toggle("running", on);
   $("run").querySelector("span").textContent = on ? "Pause" : "Run";
   $("step").disabled = on;
+  $("caption").setAttribute("aria-live", on ? "off" : "polite"); // too many to read while it runs
   worker.postMessage({ running: on });
 }
 
@@ -281,9 +282,11 @@ function showLegend() {
   const key = [...classes].map(([name, color]) => `${name}${color}`).join();
   if ($("legend-more").dataset.key === key) return;
   $("legend-more").dataset.key = key;
-  $("legend-more").replaceChildren(...[...classes].flatMap(([name, color]) => {
+  $("legend-more").replaceChildren(...[...classes].map(([name, color]) => {
     const dot = document.createElement("i");
     dot.className = `key kind k${color}`;
-    return [dot, ` ${name} `];
+    const item = document.createElement("span");
+    item.append(dot, " " + name);
+    return item;
   }));
 }
