@@ -250,7 +250,7 @@ func (w *Worker) asks(gate string, n int64) (ends func(error) time.Duration) {
 		e := Event{Kind: KindAcquired, Worker: w.Name, Class: w.Class, Gate: gate, N: n}
 		switch {
 		case err == nil && waited > time.Millisecond:
-			e.Caption = s.served(w, waited, n)
+			e.Caption = s.served(w, gate, waited, n)
 		case err == nil && s.overtakesLocked(w, gate):
 			e.Caption = fmt.Sprintf("%s acquires at once, and overtakes the queue.", w.Name)
 		case errors.Is(err, context.Canceled):
@@ -265,15 +265,16 @@ func (w *Worker) asks(gate string, n int64) (ends func(error) time.Duration) {
 }
 
 // served returns the caption of an acquire that had to wait.
-func (s *Stage) served(w *Worker, waited time.Duration, n int64) string {
-	if s.lesson.Layout == "bucket" {
+func (s *Stage) served(w *Worker, gate string, waited time.Duration, n int64) string {
+	switch {
+	case s.lesson.Layout == "bucket":
 		return fmt.Sprintf("%s waited %s, and spends %s.", w.Name, seconds(waited), amount(n, "token"))
+	case gate != "pool":
+		return fmt.Sprintf("%s waited %s for the %s.", w.Name, seconds(waited), gate)
+	case n > 1:
+		return fmt.Sprintf("%s waited %s until %d permits were free at once. The callers behind it waited as well, so that it does not starve.", w.Name, seconds(waited), n)
 	}
-	text := fmt.Sprintf("%s waited %s, and now holds %s.", w.Name, seconds(waited), amount(n, "permit"))
-	if n > 1 {
-		return text + " It needs them at once, so the callers behind it waited until enough were free."
-	}
-	return text + s.why
+	return fmt.Sprintf("%s waited %s, and now holds a permit.%s", w.Name, seconds(waited), s.why)
 }
 
 // overtakesLocked reports whether a caller of the gate has been waiting since before now. The

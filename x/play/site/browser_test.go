@@ -152,10 +152,10 @@ func TestPlayground_RunsEveryLessonInABrowser(t *testing.T) {
 		{"semaphore", "and now holds a permit"},
 		{"semaphore&order=unfair&weights=ones", "overtakes the queue"},
 		{"semaphore&order=lifo", "LIFO serves the newest waiter first"},
-		{"semaphore&order=classes", "permit-seconds are shared 1 to 3"},
+		{"semaphore&order=classes", "Its class had used the least of its share"},
 		{"buffer", "for an empty slot"},
 		{"buffer&speed=consumers", "receives item"},
-		{"readers&policy=fair", "and now holds a permit"},
+		{"readers&policy=fair", "for the lock"},
 		{"readers&policy=readers", "Starvation"},
 		{"readers&policy=writers", "Starvation"},
 		{"table&strategy=Naive", "Diagnose(sema.DiagnoseFull) has found it"},
@@ -276,7 +276,7 @@ const unnamedControls = `JSON.stringify([
 func TestPlayground_WithoutItsProgram(t *testing.T) {
 	t.Parallel()
 	handler := site.Handler(os.DirFS(t.TempDir()))
-	for path, status := range map[string]int{"/": 200, "/play.js": 200, "/wasm_exec.js": 404, "/play.wasm.gz": 404, "/README.md": 404, "/../site.go": 404} {
+	for path, status := range map[string]int{"/": 200, "/play.js": 200, "/wasm_exec.js": 404, "/play.wasm.gz": 404, "/about.txt": 404, "/../site.go": 404} {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest("GET", "http://host"+path, nil))
 		if w.Code != status {

@@ -56,7 +56,7 @@ func Handler(built fs.FS) http.Handler {
 		for _, name := range names {
 			content, err := fs.ReadFile(dir, name)
 			if err != nil || contentType(name) == "" {
-				continue // a directory, or the README of the directory
+				continue // a directory, or about.txt
 			}
 			sum := sha256.Sum256(content)
 			served[name] = file{content, `"` + hex.EncodeToString(sum[:8]) + `"`}

@@ -249,7 +249,7 @@ function drawTable(canvas, model, width) {
     const held = [...model.gates.values()].filter((g) => g.id !== "arbiter" && g.holders.some((h) => h.worker === w.name)).length;
     const doing = w.doing === "hungry" ? (held ? `has ${held} of 2` : "hungry") : w.doing;
     if (width < 480 && side !== "mid") {
-      const under = y > cy ? 31 : -36;
+      const under = y > cy ? 33 : -41;
       canvas.text("name " + i, x, y + under, w.name, "strong mid");
       canvas.text("doing " + i, x, y + under + 15, doing, "small mid");
     } else {

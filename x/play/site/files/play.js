@@ -119,7 +119,7 @@ function receive(event) {
 // words returns an event without a caption in words, if it is a step.
 function words(e) {
   if (lesson.layout === "buffer" && e.kind !== "asked" || lesson.layout === "bucket" && e.kind === "released") return "";
-  const at = e.gate && e.gate !== "pool" ? " " + e.gate : "";
+  const at = e.gate && e.gate !== "pool" ? " the " + e.gate : "";
   const n = e.n > 1 ? ` (${e.n})` : "";
   switch (e.kind) {
     case "asked": return `${e.worker} asks for${at || " a permit"}${n}`;
