@@ -177,8 +177,8 @@ func TestLesson_RejectsUnknownSettings(t *testing.T) {
 	}
 }
 
-// Whether an arrival overtakes an unfair queue depends on the scheduler; the test in a browser
-// shows it.
+// TestSemaphore_FairKeepsTheOrderOfArrival leaves out Unfair: whether an arrival overtakes its
+// queue depends on the scheduler. The test in a browser shows it.
 func TestSemaphore_FairKeepsTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	for order, inOrder := range map[string]bool{"fair": true, "lifo": false} {

@@ -1,4 +1,4 @@
-// Build writes what the page of the playground loads and what is not in the repository: the
+// Command build writes what the page of the playground loads and what is not in the repository: the
 // program, compiled to WebAssembly, and wasm_exec.js of the same Go toolchain.
 //
 //	go run ./x/play/build                # into the site that the next build of sema embeds

@@ -183,7 +183,8 @@ func TestPlayground_RunsEveryLessonInABrowser(t *testing.T) {
 func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	t.Parallel()
 	b := openTab(t, serve(t))
-	b.do("open", chromedp.Navigate(b.url+"#semaphore"))
+	// Two columns: in one, the buttons below the stage move with its height.
+	b.do("open", chromedp.EmulateViewport(1300, 1000), chromedp.Navigate(b.url+"#semaphore"))
 	b.shows("asks for a permit")
 	click := func(css string) { b.t.Helper(); b.do("click "+css, chromedp.Click(chromedp.CSS(css))) }
 	click("#run")
@@ -220,11 +221,11 @@ func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	click("#commands form:nth-child(1) button:last-child")
+	click("#commands form:nth-child(1) > button")
 	b.sees(fmt.Sprintf("document.querySelectorAll('#stage .dot').length === %d", workers+1))
-	click("#commands form:nth-child(2) button:last-child")
+	click("#commands form:nth-child(2) > button")
 	b.sees(fmt.Sprintf("document.querySelectorAll('#stage .dot').length === %d", workers))
-	click("#commands form:nth-child(3) button:last-child")
+	click("#commands form:nth-child(3) > button")
 	b.shows("Resized to 3")
 	click("[data-choice=permits] button:last-child")
 	b.sees("location.hash === '#semaphore&permits=4' && document.querySelector('#stage').textContent.includes('of 4 in use')")

@@ -1,7 +1,8 @@
 //go:build js && wasm
 
-// The program of the playground. It runs in a worker of the browser (site/files/worker.js),
-// which calls the function sema with a request and receives events by the function semaEmit.
+// Command wasm is the program of the playground. It runs in a worker of the browser
+// (site/files/worker.js), which calls the function sema with a request and receives events by
+// the function semaEmit.
 package main
 
 import (
