@@ -183,9 +183,13 @@ func TestPlayground_RunsEveryLessonInABrowser(t *testing.T) {
 func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	t.Parallel()
 	b := openTab(t, serve(t))
-	// Two columns: in one, the buttons below the stage move with its height.
 	b.do("open", chromedp.EmulateViewport(1300, 1000), chromedp.Navigate(b.url+"#semaphore"))
 	b.shows("asks for a permit")
+	// The mouse presses buttons while the page rests; scripts press them while it is animated.
+	press := func(css string) {
+		b.t.Helper()
+		b.do("press "+css, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).click()", css)))
+	}
 	click := func(css string) { b.t.Helper(); b.do("click "+css, chromedp.Click(chromedp.CSS(css))) }
 	click("#run")
 	b.sees("document.querySelector('#run').textContent.trim() === 'Run' && !document.querySelector('#step').disabled")
@@ -221,13 +225,13 @@ func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	click("#commands form:nth-child(1) > button")
+	press("#commands form:nth-child(1) > button")
 	b.sees(fmt.Sprintf("document.querySelectorAll('#stage .dot').length === %d", workers+1))
-	click("#commands form:nth-child(2) > button")
+	press("#commands form:nth-child(2) > button")
 	b.sees(fmt.Sprintf("document.querySelectorAll('#stage .dot').length === %d", workers))
-	click("#commands form:nth-child(3) > button")
+	press("#commands form:nth-child(3) > button")
 	b.shows("Resized to 3")
-	click("[data-choice=permits] button:last-child")
+	press("[data-choice=permits] button:last-child")
 	b.sees("location.hash === '#semaphore&permits=4' && document.querySelector('#stage').textContent.includes('of 4 in use')")
 }
 
