@@ -60,7 +60,6 @@ type Stage struct {
 	mu      sync.Mutex // serialises emit, and guards what follows
 	emit    func(Event)
 	random  *rand.Rand
-	joined  int
 	waiting []wait
 	stopped bool
 }
