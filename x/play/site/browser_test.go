@@ -193,17 +193,18 @@ func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	click := func(css string) { b.t.Helper(); b.do("click "+css, chromedp.Click(chromedp.CSS(css))) }
 	click("#run")
 	b.sees("document.querySelector('#run').textContent.trim() === 'Run' && !document.querySelector('#step').disabled")
-	at := func() string {
-		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.querySelector('#steps').textContent"))
+	text := func(css string) string {
+		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q).textContent", css)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text
 	}
-	// A tick that was under way may still arrive: wait until nothing has arrived for a second.
-	before := at()
+	at := func() string { return text("#steps") }
+	// A tick that was under way may still arrive: wait until the clock has stood for a second.
+	before := text("#clock")
 	for deadline, since := time.Now().Add(time.Minute), time.Now(); time.Since(since) < time.Second; time.Sleep(50 * time.Millisecond) {
-		if now := at(); now != before {
+		if now := text("#clock"); now != before {
 			before, since = now, time.Now()
 		}
 		if time.Now().After(deadline) {
