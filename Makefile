@@ -4,7 +4,7 @@ MODULES  := . x cmd/sema cmd/semavet bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup bare vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
+.PHONY: test setup bare play vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
@@ -23,11 +23,16 @@ setup:
 bare:
 	scripts/bare.sh $(STAGES)
 
+# The playground that the next build of sema embeds. make play SITE=DIR writes a static site instead.
+play:
+	go run ./x/play/build $(if $(SITE),-site -to $(SITE))
+
 # On the systems it builds for, and both word sizes.
 vet:
 	go vet $(PACKAGES)
 	@for os in darwin windows freebsd; do echo "GOOS=$$os go vet"; GOOS=$$os go vet $(PACKAGES) || exit 1; done
 	GOARCH=386 go vet ./...
+	GOOS=js GOARCH=wasm go vet ./x/play/wasm
 
 # gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf), semavet,
 # which go vet runs since it caches results, and plainwords, which checks the language of
