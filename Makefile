@@ -4,27 +4,35 @@ MODULES  := . x cmd/sema cmd/semavet bench
 PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/...
 BIN      := .bin
 
-.PHONY: test setup bare vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
+.PHONY: test setup bare play vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
 test: setup vet lint race conformance portable alloc model
 	@echo "make test: all passed"
 
-# What the tests need beyond Go: apt packages.
+# What the tests need beyond Go: apt packages; and the modules of semavet, whose tests
+# load packages with GOPROXY=off and without the workspace.
 setup:
 	@scripts/setup.sh
+	@go mod download
+	@cd cmd/semavet && GOWORK=off go mod download
 
 # README's commands on a fresh Debian with only Go, make and git: needs root and
 # debootstrap. make bare STAGES="vet race" runs these in place of make test.
 bare:
 	scripts/bare.sh $(STAGES)
 
+# The playground that the next build of sema embeds. make play SITE=DIR writes a static site instead.
+play:
+	go run ./x/play/build $(if $(SITE),-site -to $(SITE))
+
 # On the systems it builds for, and both word sizes.
 vet:
 	go vet $(PACKAGES)
 	@for os in darwin windows freebsd; do echo "GOOS=$$os go vet"; GOOS=$$os go vet $(PACKAGES) || exit 1; done
 	GOARCH=386 go vet ./...
+	GOOS=js GOARCH=wasm go vet ./x/play/wasm
 
 # gofmt, tidy go.mod files, staticcheck with everything on (staticcheck.conf), semavet,
 # which go vet runs since it caches results, and plainwords, which checks the language of
@@ -102,12 +110,14 @@ bench:
 	go -C bench run . patterns
 	go -C bench run . admit
 
-# Writes the tables of figures in README.md anew, and docs/scale.md.
+# Writes the tables and plots of docs/benchmarks.md anew, and docs/scale.md.
 readme:
-	go -C bench run . core --readme ../README.md
-	go -C bench run . host --readme ../README.md
-	go -C bench run . fleet --readme ../README.md
-	go -C bench run . service --readme ../README.md
+	go -C bench run . core --readme ../docs/benchmarks.md
+	go -C bench run . host --readme ../docs/benchmarks.md
+	go -C bench run . fleet --readme ../docs/benchmarks.md
+	go -C bench run . service --readme ../docs/benchmarks.md
+	go -C bench run . patterns --readme ../docs/benchmarks.md
+	go -C bench run . admit --readme ../docs/benchmarks.md
 	go -C bench run ./scale
 
 # Writes the Go code of x/proto anew. A test of x/semav1 fails where it is old.

@@ -39,6 +39,10 @@ const (
 // Other gates are acquired before that, one after the other, in the same order for
 // all callers: by scope, fleet first, then by name. So callers of AcquireAll that
 // hold nothing else cannot deadlock with each other.
+//
+// A failure refunds what rates have granted, exactly: it calls the gate's method
+// Settle(Permit, int64), if there is one, with a cost of 0. On success the permits of
+// rates are spent, and their cost cannot be settled any more.
 func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
 	if err := checkWants(ctx, wants); err != nil {
 		return Permit{}, err
@@ -46,9 +50,13 @@ func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
 	locals, others := mergeWants(wants)
 	held := jointLease{ended: make(chan struct{})}
 	kept := false
+	var spent []refund
 	defer func() {
 		if !kept {
-			held.Release()
+			defer held.Release()
+			for _, r := range spent {
+				defer r.rate.Settle(r.permit, 0)
+			}
 		}
 	}()
 	for _, w := range others {
@@ -57,6 +65,9 @@ func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
 			return Permit{}, err
 		}
 		held.add(p)
+		if rate, ok := w.Gate.(settler); ok {
+			spent = append(spent, refund{rate, p})
+		}
 	}
 	if err := held.acquireJointly(ctx, locals); err != nil {
 		return Permit{}, err
@@ -69,6 +80,18 @@ func AcquireAll(ctx context.Context, wants ...Want) (Permit, error) {
 		return held.permits[0], nil
 	}
 	return NewPermit(held.weight, &held), nil
+}
+
+// A settler is a gate whose permits are spent when they are granted, such as a rate. Settle
+// with a cost of 0 refunds a permit, and does nothing for one that is inert or not spent.
+type settler interface {
+	Settle(p Permit, cost int64)
+}
+
+// A refund is a permit that has to be refunded on failure.
+type refund struct {
+	rate   settler
+	permit Permit
 }
 
 func checkWants(ctx context.Context, wants []Want) error {

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/sema-go/sema/wfq"
 )
@@ -210,9 +212,18 @@ type (
 		Shedding bool             `json:"shedding"`
 		Draining bool             `json:"draining"`
 		Breaker  string           `json:"breaker,omitempty"`
+		Why      *adminBreaker    `json:"breaker_details,omitempty"`
 		Adaptive int64            `json:"adaptive_limit,omitempty"`
 		Total    int              `json:"classes_total"`
 		Classes  []adminClass     `json:"classes"`
+	}
+	adminBreaker struct {
+		Reason  string    `json:"reason"` // of the last change; "" if there was none
+		Since   time.Time `json:"since,omitzero"`
+		Changes int64     `json:"changes"`
+		Calls   int64     `json:"calls"` // in the window
+		Failed  int64     `json:"failed"`
+		Slow    int64     `json:"slow"`
 	}
 	adminClass struct {
 		Name     string           `json:"name"`
@@ -238,7 +249,9 @@ func (c *Controller) state() adminState {
 		Degraded: st.Degraded, Clamped: st.Clamped, Shedding: st.Shedding, Draining: st.Draining, Adaptive: st.Limit, Classes: []adminClass{},
 	}
 	if c.breaker != nil {
-		s.Breaker = st.Breaker.String()
+		b := c.breaker.Stats()
+		s.Breaker = b.State.String()
+		s.Why = &adminBreaker{b.Reason, b.Since, b.Changes, b.Calls, b.Failed, b.Slow}
 	}
 	for k := range c.classes.all {
 		d := k.queue.Details()
@@ -269,16 +282,20 @@ var adminText string
 //go:embed admin.css
 var adminStyle string
 
-var adminTemplate = template.Must(template.New("admin").Funcs(template.FuncMap{
-	"style": func() template.CSS { return template.CSS(adminStyle) },
-}).Parse(adminText))
+// The page is parsed on first use, because every start of a program that imports the
+// package would pay for it.
+var adminTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("admin").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(adminStyle) },
+	}).Parse(adminText))
+})
 
 // adminPolicy lets the page use its own style and forms, and nothing else.
-var adminPolicy = func() string {
+var adminPolicy = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(adminStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-}()
+})
 
 func (c *Controller) writeState(w http.ResponseWriter, asJSON bool) {
 	var body bytes.Buffer
@@ -290,8 +307,8 @@ func (c *Controller) writeState(w http.ResponseWriter, asJSON bool) {
 		err = encoder.Encode(c.state())
 	} else {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", adminPolicy)
-		err = adminTemplate.Execute(&body, c.state())
+		w.Header().Set("Content-Security-Policy", adminPolicy())
+		err = adminTemplate().Execute(&body, c.state())
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

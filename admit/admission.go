@@ -33,6 +33,14 @@ type ticket struct {
 
 var tickets = sync.Pool{New: func() any { return new(ticket) }}
 
+func newTicket(degraded bool, probe Attempt, budget sema.Permit) *ticket {
+	t := tickets.Get().(*ticket)
+	t.mu.Lock() // copies of earlier admissions may read it
+	t.degraded, t.probe, t.budget = degraded, probe, budget
+	t.mu.Unlock()
+	return t
+}
+
 // admitted returns the admission of an attempt that has passed the checks. The duration of
 // the request begins here: its wait is no evidence about the dependency.
 func (a *attempt) admitted(degraded bool) Admission {
@@ -44,11 +52,7 @@ func (a *attempt) admitted(degraded bool) Admission {
 		admission.permit = a.c.standIns.Permit(1)
 	}
 	if degraded || a.probe.episode != 0 || a.budget.Weight() > 0 {
-		t := tickets.Get().(*ticket)
-		t.mu.Lock() // copies of earlier admissions may read it
-		t.degraded, t.probe, t.budget = degraded, a.probe, a.budget
-		t.mu.Unlock()
-		admission.ticket = t
+		admission.ticket = newTicket(degraded, a.probe, a.budget)
 	}
 	return admission
 }

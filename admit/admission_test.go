@@ -151,3 +151,21 @@ func TestResultOf_Errors(t *testing.T) {
 		t.Error("wrong results")
 	}
 }
+
+// wrapped is a limiter that is no *rate.Gate, such as one of package fleet.
+type wrapped struct{ rate.Limiter }
+
+func TestAdmission_TakesTheBudgetOfAnyLimiter(t *testing.T) {
+	t.Parallel()
+	gate := rate.New(100, time.Hour)
+	c := admit.New(admit.Config{Budget: wrapped{gate}, Logger: quiet})
+	a := mustAdmit(t, c, admit.Request{Cost: 30})
+	if free := gate.Stats().Free; free != 70 {
+		t.Errorf("%d free, want 70", free)
+	}
+	a.Settle(20)
+	a.Done(admit.OK)
+	if free := gate.Stats().Free; free != 80 {
+		t.Errorf("%d free after Settle, want 80", free)
+	}
+}

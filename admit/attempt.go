@@ -8,6 +8,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/internal/monotonic"
+	"github.com/sema-go/sema/internal/seal"
 	"github.com/sema-go/sema/wfq"
 )
 
@@ -129,12 +130,23 @@ func (a *attempt) forecast() rejected {
 		return rejected{}
 	case !a.mayWait:
 		return rejected{reason: ReasonFull, after: wait}
-	case wait > a.left():
+	case a.late(wait):
 		return rejected{reason: ReasonDeadline, after: wait}
 	case a.degrades(ReasonFull, wait):
 		return rejected{cheap: true}
 	}
 	return rejected{}
+}
+
+// late reports whether the request would probably wait for longer than it may, given how
+// long it is expected to wait. Half of all requests wait for longer than expected, and would
+// time out in vain. So there is a margin.
+//
+// A heavy request gets the margin of a light one: judged by its own wait, which is longer, it
+// would never find the queue short enough, since light ones keep it at the margin.
+func (a *attempt) late(wait time.Duration) bool {
+	left := a.left()
+	return wait > left || a.k.queue.CautiousWait(seal.Key{}) > left
 }
 
 // clampWeight lowers the weight to what the class may have at once.

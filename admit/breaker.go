@@ -1,7 +1,9 @@
 package admit
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +72,17 @@ type Breaker struct {
 	episode   uint64          // counts half-open phases
 	expiry    []time.Duration // of the probes that are under way
 	succeeded int             // probes of this episode
+	reason    string          // of the last change
+	since     time.Duration   // when it was
+	changes   int64
+
+	watchers atomic.Pointer[[]func(change)] // notified after changes; added under mu
+}
+
+// A change is a change of the state of a breaker.
+type change struct {
+	from, to State
+	reason   string
 }
 
 // NewBreaker returns a closed breaker. It panics if the configuration is invalid.
@@ -131,9 +144,9 @@ func (b *Breaker) allow() (Attempt, time.Duration) {
 	b.mu.Lock()
 	was := State(b.state.Load())
 	a, wait := b.allowLocked(monotonic.Since())
-	is := State(b.state.Load())
+	changed := b.sinceLocked(was)
 	b.mu.Unlock()
-	b.changed(was, is)
+	b.notify(changed)
 	return a, wait
 }
 
@@ -145,7 +158,7 @@ func (b *Breaker) allowLocked(now time.Duration) (Attempt, time.Duration) {
 		if now < b.openUntil {
 			return Attempt{}, b.openUntil - now
 		}
-		b.state.Store(uint32(HalfOpen))
+		b.setLocked(HalfOpen, now, "it was open for "+b.openFor.String())
 		b.episode++
 		b.expiry, b.succeeded = b.expiry[:0], 0
 	}
@@ -190,9 +203,9 @@ func (a Attempt) report(o Result, took, now time.Duration) {
 	b.mu.Lock()
 	was := State(b.state.Load())
 	b.judgeLocked(a, o, o != Ignored && (failed || slow), now)
-	is := State(b.state.Load())
+	changed := b.sinceLocked(was)
 	b.mu.Unlock()
-	b.changed(was, is)
+	b.notify(changed)
 }
 
 // judgeLocked changes the state if a result requires that.
@@ -200,8 +213,9 @@ func (b *Breaker) judgeLocked(a Attempt, o Result, bad bool, now time.Duration) 
 	switch State(b.state.Load()) {
 	case Closed:
 		if bad && b.overLocked(now) {
+			n := b.window.sum(now)
 			b.openFor = b.config.OpenFor
-			b.openLocked(now)
+			b.openLocked(now, fmt.Sprintf("of %d calls in %v, %d failed and %d were slow", n.calls, b.config.Window, n.failed, n.slow))
 		}
 	case HalfOpen:
 		if a.episode != b.episode {
@@ -212,11 +226,15 @@ func (b *Breaker) judgeLocked(a Attempt, o Result, bad bool, now time.Duration) 
 		case o == Ignored:
 		case bad:
 			b.openFor = min(times(2, b.openFor), b.config.MaxOpenFor)
-			b.openLocked(now)
+			why := "a probe was slow"
+			if o != OK {
+				why = "a probe failed"
+			}
+			b.openLocked(now, why)
 		default:
 			if b.succeeded++; b.succeeded >= b.config.Probes {
 				b.window.reset()
-				b.state.Store(uint32(Closed))
+				b.setLocked(Closed, now, fmt.Sprintf("%d probes succeeded", b.succeeded))
 			}
 		}
 	}
@@ -229,9 +247,24 @@ func (b *Breaker) overLocked(now time.Duration) bool {
 		float64(n.slow) >= b.config.SlowRatio*float64(n.calls) && n.slow > 0)
 }
 
-func (b *Breaker) openLocked(now time.Duration) {
+func (b *Breaker) openLocked(now time.Duration, reason string) {
 	b.openUntil = later(now, b.openFor)
-	b.state.Store(uint32(Open))
+	b.setLocked(Open, now, reason)
+}
+
+// setLocked sets the state, and why.
+func (b *Breaker) setLocked(to State, now time.Duration, reason string) {
+	if State(b.state.Load()) != to {
+		b.changes++
+		b.since = now
+	}
+	b.reason = reason
+	b.state.Store(uint32(to))
+}
+
+// sinceLocked returns the change since the state was was.
+func (b *Breaker) sinceLocked(was State) change {
+	return change{was, State(b.state.Load()), b.reason}
 }
 
 // endProbeLocked forgets a probe that has a result. One that has expired is forgotten
@@ -248,10 +281,54 @@ func (b *Breaker) endProbeLocked(expiry time.Duration) {
 // closed reports whether calls pass without any further check.
 func (b *Breaker) closed() bool { return State(b.state.Load()) == Closed }
 
-func (b *Breaker) changed(from, to State) {
-	if from != to && b.config.OnChange != nil {
-		b.config.OnChange(from, to)
+// watch makes the breaker call fn after each change of its state, with no lock held.
+func (b *Breaker) watch(fn func(change)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := []func(change){fn}
+	if before := b.watchers.Load(); before != nil {
+		all = append(slices.Clone(*before), fn)
 	}
+	b.watchers.Store(&all)
+}
+
+// notify reports a change, if it is one.
+func (b *Breaker) notify(c change) {
+	if c.from == c.to {
+		return
+	}
+	if all := b.watchers.Load(); all != nil {
+		for _, fn := range *all {
+			fn(c)
+		}
+	}
+	if b.config.OnChange != nil {
+		b.config.OnChange(c.from, c.to)
+	}
+}
+
+// BreakerStats is the state of a [Breaker], and why.
+type BreakerStats struct {
+	State   State
+	Reason  string    // of the last change; "" if there was none
+	Since   time.Time // of the last change; zero if there was none
+	Changes int64
+	Calls   int64 // results in the window, and how many of them were failed or slow
+	Failed  int64
+	Slow    int64
+}
+
+// Stats returns a snapshot.
+func (b *Breaker) Stats() BreakerStats {
+	state := b.State()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.window.sum(monotonic.Since())
+	st := BreakerStats{State: state, Reason: b.reason, Changes: b.changes, Calls: n.calls, Failed: n.failed, Slow: n.slow}
+	if b.changes > 0 {
+		st.Since = monotonic.Time(b.since)
+	}
+	return st
 }
 
 // State returns the state. A breaker that has been open for long enough is half-open.
@@ -269,9 +346,10 @@ func (b *Breaker) Trip() {
 	b.mu.Lock()
 	was := State(b.state.Load())
 	b.openFor = b.config.OpenFor
-	b.openLocked(monotonic.Since())
+	b.openLocked(monotonic.Since(), "an operator has tripped it")
+	changed := b.sinceLocked(was)
 	b.mu.Unlock()
-	b.changed(was, Open)
+	b.notify(changed)
 }
 
 // Reset closes the breaker and forgets the results.
@@ -279,7 +357,8 @@ func (b *Breaker) Reset() {
 	b.mu.Lock()
 	was := State(b.state.Load())
 	b.window.reset()
-	b.state.Store(uint32(Closed))
+	b.setLocked(Closed, monotonic.Since(), "an operator has reset it")
+	changed := b.sinceLocked(was)
 	b.mu.Unlock()
-	b.changed(was, Closed)
+	b.notify(changed)
 }

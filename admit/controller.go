@@ -20,8 +20,8 @@ type Config struct {
 	// bound. Give it to one controller only: Shutdown drains it.
 	Queue *wfq.Queue
 	// MaxWait is the wait budget: how long a request may wait for rates, budget and queue
-	// together. A request that is expected to wait for longer is rejected at once. 0: as
-	// long as its context and the gates allow.
+	// together. A request that would probably wait for longer is rejected at once. 0: as long
+	// as its context and the gates allow.
 	MaxWait time.Duration
 	// Rate bounds how many requests start: each takes one permit. Default: no bound. A rate
 	// of package fleet is shared by all machines.
@@ -46,7 +46,8 @@ type Config struct {
 	// Result is the result of a function that [Controller.Do] has run, given its error.
 	// Default: ResultOf.
 	Result func(error) Result
-	// Logger receives rejections, at most one line in ten seconds for each reason, and what
+	// Logger receives rejections, at most one line in ten seconds for each reason; changes of
+	// the breaker with their reasons, at most one line in ten seconds for each state; and what
 	// operators change. Default: slog.Default().
 	Logger *slog.Logger
 	// Observers receive EventRejected for each rejection. Observers of waits and permits
@@ -68,6 +69,8 @@ type Controller struct {
 	standIns sema.Issuer
 	classes  classes
 	log      sheddingLog
+	changes  breakerLog
+	pauses   pauses // of rate and budget
 
 	switches atomic.Uint32
 	clamped  atomic.Int64
@@ -107,6 +110,9 @@ func New(config Config) *Controller {
 		}
 		c.adapter = Adapt(target, config.Limit)
 		c.adapter.inFlight = c.inFlight
+	}
+	if c.breaker != nil {
+		c.breaker.watch(func(to change) { c.changes.changed(c, to) })
 	}
 	c.timed = c.breaker != nil || c.adapter != nil
 	c.standIns.Init(standInOwner{}, nil)

@@ -117,15 +117,15 @@ func (p *prober) next(limit float64, b *bounds) int64 {
 }
 
 // Vegas estimates how many requests wait inside the dependency, from how much longer they
-// take than the fastest ones did, and keeps that number small: as TCP Vegas does for
-// packets. Every 10 seconds it halves the limit for 100 ms, to measure how long
+// take on average than in the fastest window, and keeps that number small: as TCP Vegas does
+// for packets. Every 10 seconds it halves the limit for 100 ms, to measure how long
 // requests take without load.
 type Vegas struct {
 	Min, Max int64 // bounds of the limit; default 1 and 1000
 
 	bounds  bounds
 	prober  prober
-	fastest time.Duration // without load
+	fastest time.Duration // mean duration without load; the shortest one means nothing where durations vary
 }
 
 // A dependency may become slower for good. So the fastest duration rises by this factor in
@@ -139,8 +139,8 @@ func (l *Vegas) Next(w Window) int64 {
 	limit, probed := l.prober.ended(l.bounds.use(l.Min, l.Max).start(w.Limit))
 	if w.Calls > 0 {
 		l.fastest = time.Duration(float64(l.fastest) * forgetFastest)
-		if l.fastest == 0 || w.Min < l.fastest {
-			l.fastest = max(1, w.Min)
+		if l.fastest == 0 || w.Mean < l.fastest {
+			l.fastest = max(1, w.Mean)
 		}
 	}
 	step := max(1, math.Log10(limit))

@@ -53,6 +53,18 @@ func TestLimit_FindsWhatTheDependencyBears(t *testing.T) {
 	}
 }
 
+func TestVegas_IsNotMisledByDurationsThatVary(t *testing.T) {
+	t.Parallel()
+	l, d, limit := &admit.Vegas{Max: 500}, dependency{slots: 50, work: 10 * time.Millisecond}, int64(50)
+	for range 995 { // not in a probe
+		took := d.duration(limit)
+		limit = l.Next(admit.Window{Limit: limit, InFlight: limit, Calls: 100, Min: took / 5, Mean: took})
+	}
+	if limit < 50 {
+		t.Errorf("the limit is %d for a dependency of 50", limit)
+	}
+}
+
 func TestLimit_FollowsASlowdownAndRecovers(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]admit.Limit{"vegas": &admit.Vegas{Max: 500}, "gradient": &admit.Gradient{Max: 500}} {

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/sema-go/sema"
@@ -29,22 +30,31 @@ func (l limiter) refund(p sema.Permit) {
 	}
 }
 
-// try acquires n permits without waiting.
-func (l limiter) try(ctx context.Context, n int64) (sema.Permit, bool) {
-	if l.gate != nil {
-		return l.gate.TryTake(n)
+// try acquires n permits without waiting. A rate of package rate fails with a sentinel, so
+// that nothing is allocated.
+func (l limiter) try(ctx context.Context, n int64) (sema.Permit, error) {
+	if l.gate == nil {
+		return l.TryAcquire(ctx, n)
 	}
-	p, err := l.TryAcquire(ctx, n)
-	return p, err == nil
+	p, ok := l.gate.TryTake(n)
+	switch {
+	case ok:
+		return p, nil
+	case l.gate.Delay(n) == math.MaxInt64:
+		return p, sema.ErrTooLarge
+	}
+	return p, sema.ErrFull
 }
 
-// clamp returns n, or the most that the limiter grants at once if that is less.
-func (l limiter) clamp(n int64) int64 {
-	if l.Delay(n) < math.MaxInt64 {
-		return n
-	}
-	if sized, ok := l.Limiter.(interface{ Stats() sema.Stats }); ok {
-		return min(n, max(1, sized.Stats().Capacity))
+// clamp returns the most that the limiter grants at once, given the error of a request for n
+// that was too large.
+func (l limiter) clamp(n int64, err error) int64 {
+	var fault *sema.Error
+	switch {
+	case l.gate != nil:
+		return min(n, max(1, l.gate.Stats().Capacity))
+	case errors.As(err, &fault) && fault.Capacity > 0:
+		return min(n, fault.Capacity)
 	}
 	return n
 }
@@ -52,17 +62,21 @@ func (l limiter) clamp(n int64) int64 {
 // take acquires n permits for a request. It waits if the request may, and as long as it
 // may. It returns the reason of a rejection, or the cause of a context that ended.
 func (a *attempt) take(l limiter, n int64, why Reason) (p sema.Permit, _ rejected) {
-	if p, ok := l.try(a.ctx, n); ok {
+	p, err := l.try(a.ctx, n)
+	if errors.Is(err, sema.ErrTooLarge) {
+		if clamped := l.clamp(n, err); clamped < n {
+			a.c.clamped.Add(1)
+			n = clamped
+			p, err = l.try(a.ctx, n)
+		}
+	}
+	if err == nil {
 		return p, rejected{}
 	}
-	if clamped := l.clamp(n); clamped < n {
-		a.c.clamped.Add(1)
-		if p, ok := l.try(a.ctx, clamped); ok {
-			return p, rejected{}
-		}
-		n = clamped
-	}
 	delay := l.Delay(n)
+	if !a.mayWait && !errors.Is(err, sema.ErrFull) {
+		return sema.Permit{}, a.failed(err, why, delay)
+	}
 	if !a.mayWait || delay > a.left() {
 		return sema.Permit{}, rejected{reason: why, after: delay}
 	}
@@ -71,7 +85,7 @@ func (a *attempt) take(l limiter, n int64, why Reason) (p sema.Permit, _ rejecte
 	}
 	ctx, cancel := a.waiting()
 	defer cancel()
-	p, err := l.Acquire(ctx, n)
+	p, err = l.Acquire(ctx, n)
 	if err != nil {
 		return p, a.failed(err, why, l.Delay(n))
 	}

@@ -22,7 +22,9 @@ import (
 //   - a Retry-After of 0: TestRetryAfter_IsJitteredAndAtLeastASecond
 //   - limiters without a callback at the end of a call: TestStream_HoldsAPermitUntilItEnds
 //   - breakers that a lost probe wedges: TestBreaker_ProbesExpire
-//   - those of pools: pastbugs_test.go of package pool
+//   - pools whose Close wakes no waiter (puddle), and that wake waiters at random (golang/go
+//     31708): TestPastBug_PuddleCloseWakesWaiters and TestPastBug_Go31708WaitersAreServedInOrder
+//     of package pool
 
 // TestPastBug_Sentinel394CheckThenActOvershoot: the count was checked and raised in two
 // steps, so that 20,036 calls were in flight under a cap of 20,000; also Netflix

@@ -14,7 +14,10 @@ import (
 // clock once, and builds no attempt. It rejects nothing: if a check fails, it returns what it
 // has taken, and decide runs them all again and counts the result.
 func (c *Controller) admit(ctx context.Context, r Request, mayWait bool) (Admission, error) {
-	if c.switches.Load() != 0 || ctx == nil || ctx.Err() != nil || r.Weight < 0 || r.Cost != 0 {
+	if c.switches.Load() != 0 || ctx == nil || ctx.Err() != nil || r.Weight < 0 || r.Cost < 0 {
+		return c.decide(ctx, r, mayWait)
+	}
+	if r.Cost > 0 && !c.budget.quick() {
 		return c.decide(ctx, r, mayWait)
 	}
 	k, weight, key := c.classes.of(r.Class), max(1, r.Weight), seal.Key{}
@@ -22,10 +25,10 @@ func (c *Controller) admit(ctx context.Context, r Request, mayWait bool) (Admiss
 		return c.decide(ctx, r, mayWait)
 	}
 	var now time.Duration
-	if c.timed || c.rate.gate != nil || k.rate.gate != nil {
+	if c.timed || c.rate.gate != nil || k.rate.gate != nil || r.Cost > 0 {
 		now = monotonic.Since()
 	}
-	var all, own, permit sema.Permit
+	var all, own, budget, permit sema.Permit
 	ok := true
 	if g := c.rate.gate; g != nil {
 		all, ok = g.TakeAt(key, 1, now)
@@ -33,13 +36,21 @@ func (c *Controller) admit(ctx context.Context, r Request, mayWait bool) (Admiss
 	if g := k.rate.gate; g != nil && ok {
 		own, ok = g.TakeAt(key, 1, now)
 	}
+	if g := c.budget.gate; g != nil && r.Cost > 0 && ok {
+		budget, ok = g.TakeAt(key, r.Cost, now)
+	}
 	if ok {
 		permit, ok = k.queue.TakeCalm(key, weight)
 	}
 	if !ok {
 		c.rate.refund(all)
 		k.rate.refund(own)
+		c.budget.refund(budget)
 		return c.decide(ctx, r, mayWait)
 	}
-	return Admission{c: c, permit: permit, start: now}, nil
+	a := Admission{c: c, permit: permit, start: now}
+	if budget.Weight() > 0 {
+		a.ticket = newTicket(false, Attempt{}, budget)
+	}
+	return a, nil
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -128,6 +129,33 @@ func (l *sheddingLog) shed(c *Controller, r *Rejection) {
 	l.last[r.Reason], l.logged[r.Reason] = now, n
 	l.mu.Unlock()
 	c.config.Logger.Warn("requests rejected", "controller", c.config.Name, "reason", r.Reason.String(), "class", r.Class, "rejected", since, "hint", sema.Hint(r))
+}
+
+// A breakerLog logs changes of a breaker, for each state that it changes to at a limited rate.
+type breakerLog struct {
+	mu      sync.Mutex // guards what follows
+	last    [HalfOpen + 1]time.Duration
+	changes [HalfOpen + 1]int64 // since the last line
+	logged  [HalfOpen + 1]bool
+}
+
+// changed logs a change, unless one to the same state was logged lately.
+func (l *breakerLog) changed(c *Controller, to change) {
+	l.mu.Lock()
+	now, s := monotonic.Since(), to.to
+	l.changes[s]++
+	if l.logged[s] && now < l.last[s]+logInterval {
+		l.mu.Unlock()
+		return
+	}
+	n := l.changes[s]
+	l.last[s], l.changes[s], l.logged[s] = now, 0, true
+	l.mu.Unlock()
+	level := slog.LevelInfo
+	if s == Open {
+		level = slog.LevelWarn
+	}
+	c.config.Logger.Log(context.Background(), level, "breaker changed", "controller", c.config.Name, "from", to.from.String(), "to", s.String(), "reason", to.reason, "changes", n)
 }
 
 // A counter counts rejections.

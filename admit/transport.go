@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -30,8 +29,9 @@ type Retry struct {
 // Transport returns a transport whose requests are admitted first, for clients of a
 // dependency that must not be overrun. A permit is held until the body of the response is
 // closed or read to its end; that of an upgraded connection (101) until it is closed.
-// Responses of 429, 503 and 504 are dropped requests: they count for breaker and limit, and
-// their Retry-After pauses the rate if it has a method PauseUntil, for up to an hour.
+// Responses of 429, 503 and 504 are dropped requests: they count for breaker and limit. Their
+// Retry-After pauses the rate, and so does what any response states about the limits of the
+// upstream, see [Controller.Obey]. [SettleResponse] corrects the cost of a request.
 func (h HTTP) Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -85,6 +85,7 @@ func (t *transport) once(r *http.Request) (*http.Response, error) {
 			a.Done(result)
 		}
 	}()
+	r = withCost(r, a)
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
 		result = ResultOf(err)
@@ -93,9 +94,11 @@ func (t *transport) once(r *http.Request) (*http.Response, error) {
 	if resp == nil { // against the contract; http.Client returns an error
 		return nil, nil
 	}
-	if result = resultOfStatus(resp.StatusCode); result == Dropped {
-		t.pause(resp)
+	if resp.Request == nil {
+		resp.Request = r
 	}
+	result = resultOfStatus(resp.StatusCode)
+	t.Controller.Obey(resp)
 	if resp.Body != nil && resp.Body != http.NoBody {
 		resp.Body, held = hold(resp, a, result), true
 	}
@@ -122,29 +125,6 @@ func (t *transport) admit(r *http.Request) (Admission, error) {
 	return a, nil
 }
 
-// maxPause bounds what one response can do to the rate.
-const maxPause = time.Hour
-
-// pause passes the Retry-After of a response on to the rate.
-func (t *transport) pause(resp *http.Response) {
-	p, ok := t.Controller.rate.Limiter.(interface{ PauseUntil(time.Time) })
-	if wait := retryAfterOf(resp); ok && wait > 0 {
-		p.PauseUntil(time.Now().Add(min(wait, maxPause)))
-	}
-}
-
-// retryAfterOf returns the Retry-After of a response, in seconds or as a date; 0: none.
-func retryAfterOf(resp *http.Response) time.Duration {
-	header := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(header); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
-}
-
 // retries reports whether a request is to be sent again, and after how long.
 func (t *transport) retries(r *http.Request, resp *http.Response, err error, try int) (time.Duration, bool) {
 	if try >= t.Retry.Most || !repeatable(r) || r.Context().Err() != nil || RejectionOf(err) != nil {
@@ -156,7 +136,7 @@ func (t *transport) retries(r *http.Request, resp *http.Response, err error, try
 		if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 			return 0, false
 		}
-		asked := retryAfterOf(resp)
+		asked := retryAfterOf(resp.Header, time.Now())
 		if asked > t.Retry.MaxDelay {
 			return 0, false
 		}

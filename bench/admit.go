@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/bulkhead"
@@ -10,6 +12,7 @@ import (
 	xrate "golang.org/x/time/rate"
 
 	"github.com/sema-go/sema/admit"
+	"github.com/sema-go/sema/bench/overload"
 	"github.com/sema-go/sema/rate"
 	"github.com/sema-go/sema/wfq"
 )
@@ -19,23 +22,37 @@ func init() { suites["admit"] = admitScenarios }
 // admitScenarios compare package admit with the libraries that it replaces.
 func admitScenarios() []scenario {
 	const ours, sum = "sema/admit", "x/time/rate + gobreaker + failsafe bulkhead"
-	return append([]scenario{
+	everything := admit.Config{Limit: &admit.AIMD{Max: 200}}
+	none := target{impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"}
+	return []scenario{
 		{
-			name: "admit-uncontended", about: "one goroutine, a request is admitted and done: rate, breaker, limit in flight",
-			impls: []impl{{ours, func() sample { return admissions(admit.Config{Limit: &admit.AIMD{Max: 200}}) }}, {sum, admissionsOfRivals}},
-			targets: []target{
-				{impl: ours, rival: sum, limit: 0.5},
-				{impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"},
+			name: "admit-uncontended", about: "one goroutine, a request is admitted and done: breaker, rate, fair queue, limit that adapts",
+			impls:   []impl{{ours, func() sample { return admissions(everything, 0, false) }}, {sum, func() sample { return admissionsOfRivals(0) }}},
+			targets: []target{{impl: ours, rival: sum, limit: 0.5}, none},
+		},
+		{
+			name: "admit-budget", about: "the same with a budget for what requests cost; the others have a second x/time/rate",
+			impls: []impl{
+				{ours, func() sample { return admissions(everything, 10, false) }},
+				{"sema/admit, settled", func() sample { return admissions(everything, 10, true) }},
+				{sum, func() sample { return admissionsOfRivals(10) }},
 			},
+			targets: []target{{impl: ours, rival: sum, limit: 0.5}, none},
 		},
 		{
 			name: "admit-rejected", about: "one goroutine, a request is rejected because all permits are in use",
-			impls: []impl{{ours, rejections}},
-			targets: []target{
-				{impl: ours, limit: 0.01, value: func(r row) float64 { return r.AllocsOp }, unit: "allocs/op"},
+			impls: []impl{
+				{ours, rejections},
+				{"failsafe bulkhead", rejectionsOfBulkhead},
 			},
+			targets: []target{none},
 		},
-	}, overloadScenarios()...)
+		{
+			name: "admit-shed", about: fmt.Sprintf("5 times as many requests as %d slots can serve, for 2 s in real time: how long Admit takes to reject one", overload.Slots),
+			impls:   shedding(),
+			targets: []target{{impl: overload.Plain, limit: 1e6, value: func(r row) float64 { return r.P99 }, unit: "ns, p99"}},
+		},
+	}
 }
 
 const (
@@ -46,27 +63,32 @@ const (
 
 // newController returns a controller with a rate, a breaker and a queue.
 func newController(c admit.Config) *admit.Controller {
+	c.Budget = rate.New(fastRate, time.Second)
 	c.Queue, c.Rate, c.MaxWait = wfq.New(inFlight), rate.New(fastRate, time.Second), time.Second
 	c.Breaker = admit.NewBreaker(admit.BreakerConfig{SlowCall: time.Second})
 	c.Logger = slog.New(slog.DiscardHandler)
 	return admit.New(c)
 }
 
-func admissions(config admit.Config) sample {
+// admissions admits requests of a cost, and settles some of it if that is wanted.
+func admissions(config admit.Config, cost int64, settle bool) sample {
 	c, ctx := newController(config), context.Background()
 	return measure(admissionsPerRun, func() {
 		for range admissionsPerRun {
-			a, err := c.Admit(ctx, admit.Request{})
+			a, err := c.Admit(ctx, admit.Request{Cost: cost})
 			must(err)
+			if settle {
+				a.Settle(cost - 1)
+			}
 			a.Done(admit.OK)
 		}
 	})
 }
 
 // admissionsOfRivals does the same with three libraries, in the order of the checks of a
-// controller.
-func admissionsOfRivals() sample {
-	limiter := xrate.NewLimiter(fastRate, fastRate)
+// controller. A cost needs a second limiter, which cannot settle it.
+func admissionsOfRivals(cost int) sample {
+	limiter, budget := xrate.NewLimiter(fastRate, fastRate), xrate.NewLimiter(fastRate, fastRate)
 	breaker := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{Interval: 10 * time.Second, BucketPeriod: time.Second})
 	bulk := bulkhead.New[any](inFlight)
 	ctx := context.Background()
@@ -74,7 +96,7 @@ func admissionsOfRivals() sample {
 		for range admissionsPerRun {
 			done, err := breaker.Allow()
 			must(err)
-			if !limiter.Allow() {
+			if !limiter.Allow() || cost > 0 && !budget.AllowN(time.Now(), cost) {
 				panic("over the rate")
 			}
 			must(bulk.AcquirePermit(ctx))
@@ -97,4 +119,61 @@ func rejections() sample {
 			}
 		}
 	})
+}
+
+func rejectionsOfBulkhead() sample {
+	bulk, ctx := bulkhead.New[any](1), context.Background()
+	must(bulk.AcquirePermit(ctx))
+	defer bulk.ReleasePermit()
+	return measure(admissionsPerRun, func() {
+		for range admissionsPerRun {
+			if bulk.TryAcquirePermit() {
+				panic("admitted")
+			}
+		}
+	})
+}
+
+// shedFor is how long requests are shed in real time.
+const shedFor = 2 * time.Second
+
+// shedding returns what rejects at once instead of after a wait.
+func shedding() (impls []impl) {
+	for _, name := range []string{overload.Plain, overload.All, "failsafe adaptive limiter"} {
+		impls = append(impls, impl{name, func() sample { return shed(overload.ByName(name)) }})
+	}
+	return impls
+}
+
+// shed offers requests in real time, and returns how long their rejections took, with what
+// they have waited before.
+func shed(i overload.Implementation) sample {
+	g := i.Make(nil)
+	var mu sync.Mutex
+	var times []time.Duration
+	var wg sync.WaitGroup
+	start := time.Now()
+	for _, r := range (overload.Load{For: shedFor, Phases: []overload.Phase{{Load: 5}}}).Trace(1) {
+		time.Sleep(time.Until(start.Add(r.At)))
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), overload.Deadline)
+			defer cancel()
+			asked := time.Now()
+			done, err := g.Admit(ctx, "", 1)
+			took := time.Since(asked)
+			if err == nil {
+				time.Sleep(r.Service)
+				done(overload.OK)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, took)
+		})
+	}
+	wg.Wait()
+	if g.Stop != nil {
+		g.Stop()
+	}
+	return sampleOf(times)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/sema-go/sema/bench/overload"
 )
 
 // A scenario is a load under which implementations are compared. All
@@ -82,6 +84,8 @@ type suite struct {
 	Rows    []row  `json:"rows"`
 	targets map[string][]target
 	about   map[string]string
+
+	overload *overload.Suite // of suite admit
 }
 
 func runSuite(name string, scenarios []scenario, rounds int, progress io.Writer) suite {
@@ -217,6 +221,9 @@ func (s suite) writeText(w io.Writer) {
 		for _, b := range s.targets[scenario] {
 			fmt.Fprintln(w, "   ", b.evaluate(rows))
 		}
+	}
+	if s.overload != nil {
+		s.overload.WriteText(w)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/host"
 	"github.com/sema-go/sema/host/posix"
 	"github.com/sema-go/sema/host/sysv"
@@ -50,7 +51,7 @@ func hostScenarios() []scenario {
 			name:    "crash",
 			about:   "from kill -9 of the holder to the acquire of a waiting process",
 			impls:   []impl{h.crash(hostLock), h.crash(sysvLock), h.crash(flockLock)},
-			targets: []target{p99Target(hostLock, 100*time.Millisecond)},
+			targets: []target{{impl: string(hostLock), rival: string(flockLock), limit: 2}, p99Target(hostLock, 100*time.Millisecond)},
 		},
 		{
 			name:  "cancel",
@@ -71,7 +72,8 @@ func hostScenarios() []scenario {
 			name:  "command",
 			about: "a command (true), run with one of four permits",
 			impls: []impl{
-				h.command("sema: examples/share", h.build("share"), "bench", "4", "true"),
+				h.command("sema run", h.build("cmd/sema"), "run", "bench", "-n", "4", "--", "true"),
+				h.command("examples/share", h.build("examples/share"), "bench", "4", "true"),
 				h.command("flock(1), of one", "flock", filepath.Join(h.dir, "command"), "true"),
 				h.command("GNU sem", "sem", "--fg", "--id", "sema-bench", "-j4", "true"),
 				h.command("no limit", "true"),
@@ -102,9 +104,10 @@ func newHostBench() *hostBench {
 	return h
 }
 
-func (h *hostBench) build(example string) string {
-	path := filepath.Join(h.dir, example)
-	out, err := exec.Command("go", "build", "-o", path, "../examples/"+example).CombinedOutput()
+// build builds a command of the project.
+func (h *hostBench) build(dir string) string {
+	path := filepath.Join(h.dir, filepath.Base(dir))
+	out, err := exec.Command("go", "build", "-C", "../"+dir, "-o", path, ".").CombinedOutput()
 	if err != nil {
 		must(fmt.Errorf("go build: %w\n%s", err, out))
 	}
@@ -135,16 +138,16 @@ func (kind lockKind) open(dir string, number int) locker {
 	case hostLock:
 		s, err := host.Open(fmt.Sprint("bench-", number), 1, host.Dir(dir))
 		must(err)
-		release := func() {}
+		var held sema.Permit
 		return locker{
 			wait: func(ctx context.Context) error {
 				p, err := s.Acquire(ctx, 1)
 				if err == nil {
-					release = p.Release
+					held = p
 				}
 				return err
 			},
-			release: func() { release() },
+			release: func() { held.Release() },
 			remove:  func() { s.Close() },
 		}
 	case posixLock:

@@ -7,6 +7,7 @@
 //	go run . service              # through `sema serve`
 //	go run . patterns             # rates, fair queues, pools, groups, buffers
 //	go run . admit                # admission control, also under overload
+//	go run . growth               # cost as a function of size; writes docs/growth.md
 //	go run . core --json          # print JSON
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text
@@ -22,6 +23,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sema-go/sema/bench/growth"
 	"github.com/sema-go/sema/internal/storetest"
 )
 
@@ -33,14 +35,25 @@ var suites = map[string]func() []scenario{
 // roles contains the entry points of the processes that scenarios start.
 var roles = map[string]func(args []string){}
 
+// programs contains the measurements that are not comparisons of implementations, and have
+// flags of their own.
+var programs = map[string]func(args []string) error{"growth": growth.Main}
+
 func main() {
+	if len(os.Args) > 1 && programs[os.Args[1]] != nil {
+		if err := programs[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		roles[os.Args[1]](os.Args[2:])
 		return
 	}
 	if len(os.Args) < 2 || suites[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: bench SUITE [--json|--readme FILE] [--rounds N] [--only TEXT] [--processor-time]\nsuites:",
-			strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+			strings.Join(slices.Sorted(maps.Keys(suites)), ", ")+"\nalso: bench growth --help")
 		os.Exit(2)
 	}
 	flags := flag.NewFlagSet("bench "+os.Args[1], flag.ExitOnError)
@@ -68,6 +81,9 @@ func main() {
 	err = storetest.Run(func(s *storetest.Scope) {
 		scope = s
 		result = runSuite(os.Args[1], scenarios, *rounds, os.Stderr)
+		if os.Args[1] == "admit" {
+			result.overload = runOverload(*only, min(*rounds, overloadSeeds))
+		}
 	})
 	stop()
 	switch {

@@ -3,25 +3,34 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 )
 
 // writeInto replaces the text between the marks of the suite in a file by the
-// suite's tables.
+// suite's tables. Plots go into a directory beside it, which has the name of the file.
 func (s suite) writeInto(file string) error {
-	text, err := os.ReadFile(file)
+	old, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	begin, end := "<!-- bench:"+s.Suite+" -->\n", "<!-- end -->"
-	before, rest, found := strings.Cut(string(text), begin)
+	before, rest, found := strings.Cut(string(old), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		return fmt.Errorf("%s: no marks %q … %q", file, strings.TrimSpace(begin), end)
 	}
-	return os.WriteFile(file, []byte(before+begin+s.markdown()+end+after), 0o644)
+	text := s.markdown()
+	if s.overload != nil {
+		plots := strings.TrimSuffix(file, filepath.Ext(file))
+		if err := s.overload.WritePlots(plots); err != nil {
+			return err
+		}
+		text = s.overload.Markdown(filepath.Base(plots)) + "\n### Cost of a request\n\n" + text
+	}
+	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
 }
 
 // markdown returns a table with a line for each scenario and implementation, and another

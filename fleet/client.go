@@ -30,12 +30,22 @@ type Client struct {
 // New returns a client of a store. Closing the client closes the store.
 func New(store Store) *Client {
 	c := &Client{
-		store: store, clock: bootClock, semaphores: map[string]*Semaphore{}, lent: map[string][]*Semaphore{},
+		store: store, clock: clock(), semaphores: map[string]*Semaphore{}, lent: map[string][]*Semaphore{},
 		self: protocol.NewClient("program"),
 	}
 	c.workers.begin()
 	c.start(c.listen)
 	return c
+}
+
+// clock returns the clock of a client. In a testing/synctest bubble, and nowhere else,
+// time.Now has no monotonic reading; there, a client uses the time of the bubble, since timers
+// do.
+func clock() func() protocol.Micros {
+	if now := time.Now(); now != now.Round(0) {
+		return bootClock
+	}
+	return func() protocol.Micros { return protocol.Micros(time.Now().UnixMicro()) }
 }
 
 // Instance returns the unique name of this client in the listings of the store.

@@ -166,7 +166,7 @@ func (s *session) drain(ctx context.Context, mode CloseMode) (held, unconfirmed 
 	case <-drained:
 	case <-ctx.Done():
 	}
-	if mode == CloseWait && s.failOpen != nil {
+	if mode == CloseWait && s.failOpen != nil && !s.isRate() { // permits of a rate are not released
 		s.failOpen.local.WaitIdle(ctx)
 	}
 	s.mu.Lock()
@@ -178,7 +178,11 @@ func (s *session) drain(ctx context.Context, mode CloseMode) (held, unconfirmed 
 	case s.peer != nil:
 		unconfirmed += int64(s.peer.Unconfirmed(protocol.Release))
 	}
-	return s.strategy.heldLocked() + s.failOpen.stats().InUse, unconfirmed
+	held = s.strategy.heldLocked()
+	if !s.isRateLocked() {
+		held += s.failOpen.stats().InUse
+	}
+	return held, unconfirmed
 }
 
 // endDrainLocked closes the drained channel if nothing is left to send.
@@ -198,6 +202,9 @@ func (s *session) finish() {
 	defer s.mu.Unlock()
 	if s.driver.alarm != nil {
 		s.driver.alarm.Stop()
+	}
+	if s.pause.timer != nil {
+		s.pause.timer.Stop()
 	}
 	s.strategy.loseLocked(reasonClosed)
 	s.peer = nil

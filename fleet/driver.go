@@ -157,7 +157,7 @@ func (s *session) nextStep() (step func() error, ok bool) {
 	switch {
 	case s.client.life.Err() != nil:
 		return s.stopDriverLocked(0)
-	case s.peer == nil && !s.closed && (s.waitsLocked() || s.failOpen.applies()):
+	case s.peer == nil && !s.closed && (s.waitsLocked() || s.owesLocked() || s.failOpen.applies()):
 		within := s.failOpen.replyTimeout()
 		s.driver.noteSendLocked()
 		return func() error { return s.openSession(within) }, true
@@ -170,7 +170,7 @@ func (s *session) nextStep() (step func() error, ok bool) {
 		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.failOpen.replyTimeout())
 		s.driver.noteSendLocked()
 		return func() error { return s.send(b, within) }, true
-	case s.peer.Idle() && (s.closed || now-s.driver.lastUsed > idleAfter):
+	case s.peer.Idle() && (s.closed || now-s.driver.lastUsed > s.idleAfterLocked()):
 		s.peer.Leave()
 		return func() error { return nil }, true
 	}
@@ -202,6 +202,12 @@ func (s *session) wakeDriver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.startDriverLocked()
+}
+
+// idleAfterLocked returns how long the session is kept open while it is unused. Only the
+// session of a grant can refund it, so a session of a rate is kept for a window.
+func (s *session) idleAfterLocked() protocol.Micros {
+	return max(idleAfter, min(s.windowLocked(), maxRateIdle))
 }
 
 func micros(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }
@@ -250,8 +256,11 @@ func (s *session) openSession(within time.Duration) error {
 		s.scheduleModeCheckLocked(s.client.clock())
 	}
 	s.counts.Sessions++
+	s.chargeLocked()
 	for _, ticket := range slices.Sorted(maps.Keys(s.waiters)) {
-		s.peer.Request(*s.waiters[ticket].op)
+		if w := s.waiters[ticket]; !w.held {
+			s.peer.Request(*w.op)
+		}
 	}
 	if own := s.strategy.pendingLocked(); own.Ticket != 0 {
 		s.peer.Request(own)
@@ -290,6 +299,7 @@ func (s *session) send(b protocol.Batch, within time.Duration) error {
 	case b.End:
 		s.highest = s.peer.Highest()
 		s.peer = nil
+		s.forgetAnchorLocked()
 		s.ending.unconfirmedEnd = 0
 		s.notifyLenderLocked(protocol.Reply{Config: s.last.Config})
 		return nil
@@ -305,6 +315,7 @@ func (s *session) send(b protocol.Batch, within time.Duration) error {
 	for _, f := range results {
 		s.resolveLocked(f)
 	}
+	s.spendings.observe(now, reply.Config.Window, reply.InUse)
 	s.noteQueuedLocked(b.Ops)
 	s.strategy.repliedLocked(reply, len(b.Ops) == 0)
 	if s.waitsLocked() {

@@ -29,9 +29,11 @@ type grant struct {
 	fence protocol.Fence
 	since time.Time
 	lost  chan struct{}
-	held  int64  // weight that is not released
-	why   string // reason of the loss; "" while the lease is held
-	block bool   // a block of a region, whose fence is not used
+	held  int64           // weight that is not released
+	at    protocol.Micros // of a rate: when it was received
+	cost  int64           // of a rate: what it is settled at
+	why   string          // reason of the loss; "" while the lease is held
+	block bool            // a block of a region, whose fence is not used
 
 	// A split that got no reply in time leaves the permit whole. The store may still
 	// split the lease later: parts are the leases that were split off, and are released
@@ -47,6 +49,8 @@ type lease struct {
 	slots  []int64 // numbers of its permits, if the semaphore is numbered; fixed
 	ended  bool    // released; guarded by session.mu
 	err    error   // result of Err at the release
+
+	settled bool // of a rate: Settle was called, or the permit was split; guarded by session.mu
 }
 
 // acquire requests a lease and waits for it. A weight of 0 needs no lease.
@@ -55,6 +59,11 @@ func (s *exact) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 		c.req.Wait = max(1, protocol.Micros(time.Until(deadline).Microseconds()))
 	}
 	c.req.Details = s.details()
+	if c.req.Try && c.req.Weight > 0 {
+		if err := s.rejectPaused(c); err != nil {
+			return sema.Permit{}, err
+		}
+	}
 	if s.monitor != nil {
 		if err := s.expectQueue(c); err != nil {
 			return sema.Permit{}, err
@@ -107,6 +116,10 @@ func (s *exact) newLeaseLocked(f protocol.Result, block bool) *lease {
 	g := &grant{of: s, block: block, peer: s.peer, fence: f.Fence, since: time.Now(), held: f.Weight, lost: make(chan struct{})}
 	if s.peer.Config().Kind == protocol.Concurrency {
 		s.leases[f.Lease] = g
+	} else {
+		g.at, g.cost = s.client.clock(), f.Weight
+		s.spendings.spend(g.at, s.windowLocked(), f.Weight)
+		s.latest = g
 	}
 	return &lease{grant: g, weight: f.Weight, slots: numbersOf(f)}
 }
@@ -173,6 +186,12 @@ func (l *lease) Slots() []int64 { return slices.Clone(l.slots) }
 
 // Release implements [sema.Lease]. The next batch sends it to the store.
 func (l *lease) Release() { l.release() }
+
+// abandon returns a grant that no caller has received: as if it had not been granted.
+func (l *lease) abandon() {
+	l.settle(0)
+	l.release()
+}
 
 func (l *lease) release() {
 	g, s := l.grant, l.grant.of

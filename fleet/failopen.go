@@ -65,7 +65,7 @@ func (f *failOpen) requeueLocked() {
 func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 	p, err := f.local.TryAcquire(ctx, c.weight())
 	if c.req.Try || !errors.Is(err, sema.ErrFull) {
-		return f.issue(c, p, err)
+		return f.permit(c, p, err)
 	}
 	c.noteQueued()
 	of := f.period.Load()
@@ -89,6 +89,14 @@ func (f *failOpen) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 		err = context.Cause(ctx)
 	case err == sema.ErrTimeout:
 		err = f.timeoutError(c)
+	}
+	return f.permit(c, p, err)
+}
+
+// permit returns the permit for the caller: p or, of a rate, one that is spent.
+func (f *failOpen) permit(c *call, p sema.Permit, err error) (sema.Permit, error) {
+	if window := f.window(); window > 0 && err == nil && p.Weight() > 0 {
+		return c.wait.Leased(f.spend(p, time.Now().Add(window))), nil
 	}
 	return f.issue(c, p, err)
 }
@@ -192,6 +200,9 @@ func (f *failOpen) repliedLocked(now protocol.Micros) {
 		f.open.Store(false)
 		f.period.Load().end()
 		f.replyingSince = 0
+		if f.isRateLocked() {
+			f.oweLocked(f.local.Stats().InUse) // what was granted here in the window counts at the store
+		}
 		f.strategy.reconfiguredLocked()
 		f.report(sema.Event{Kind: sema.EventRecovered, Capacity: f.capacity.Load()})
 	}

@@ -60,7 +60,7 @@ func Ramp(perSecond int64) Option {
 }
 
 // Rate makes the capacity a rate: in each period, that many permits may be acquired. They
-// return by time alone. It is fixed when the semaphore is created.
+// return by time alone, or by [Semaphore.Settle]. It is fixed when the semaphore is created.
 func Rate(period time.Duration) Option {
 	return option(func(s *settings) error { s.config.Rate = period; return positive("Rate", period) })
 }
@@ -111,6 +111,8 @@ func UnavailableAfter(d time.Duration) Option {
 //
 // Permits that were acquired from the store are lost when they cannot be renewed. Permits
 // of the local limit cannot be lost, and stay valid when the store replies again.
+//
+// The local limit of a [Rate] is a rate, too: the process grants limit permits in any window.
 func FailOpen(limit int64) Option {
 	return option(func(s *settings) error {
 		if limit < 1 {

@@ -22,7 +22,7 @@ func (s *session) checkUsable(stored protocol.Config) error {
 
 // noteConfigLocked handles the configuration in a reply.
 func (s *session) noteConfigLocked(c protocol.Config) {
-	before, known := s.last.Config, s.last.Config.TTL != 0
+	before, known := s.last.Config, s.knownConfigLocked()
 	if c.Draining && !before.Draining {
 		s.failOpen.requeueLocked()
 	}
@@ -41,7 +41,7 @@ func (s *session) noteConfigLocked(c protocol.Config) {
 // unknown, or 0 (paused).
 func (s *session) tooLargeLocked(n int64) bool {
 	capacity := s.capacity.Load()
-	return s.last.Config.TTL != 0 && capacity > 0 && n > capacity
+	return s.knownConfigLocked() && capacity > 0 && n > capacity
 }
 
 // A lender leases blocks to grant them to others. The session's mutex is held when its
@@ -99,14 +99,29 @@ func (s *session) rejectAllLocked(why error) {
 			continue
 		}
 		s.removeLocked(ticket).ended <- result{err: why}
-		s.cancelLocked(ticket)
+		if !w.held {
+			s.cancelLocked(ticket)
+		}
 	}
 	s.strategy.rejectLocked(why)
 }
 
 // waitsLocked reports whether a request is queued at the store, or is to be sent.
 func (s *session) waitsLocked() bool {
-	return len(s.waiters) > 0 || s.strategy.pendingLocked().Ticket != 0
+	return s.requestedLocked() || s.strategy.pendingLocked().Ticket != 0
+}
+
+// requestedLocked reports whether a caller waits whose request is not held by a pause.
+func (s *session) requestedLocked() bool {
+	if s.pause.until == 0 {
+		return len(s.waiters) > 0
+	}
+	for _, w := range s.waiters {
+		if !w.held {
+			return true
+		}
+	}
+	return false
 }
 
 // loseLocked ends a lost session: its leases are lost, and waiters are queued again in the
@@ -118,7 +133,10 @@ func (s *session) loseLocked(why string) {
 		s.ending.unconfirmed += unconfirmed
 	}
 	s.highest = s.peer.Highest()
+	charges := s.peer.Charges()
 	s.peer = nil
+	s.oweLocked(charges)
+	s.forgetAnchorLocked()
 	s.counts.SessionsLost++
 	s.notifyLenderLocked(protocol.Reply{Config: s.last.Config})
 	s.strategy.loseLocked(why)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,10 @@ type session struct {
 	ending     ending
 	flushes    []*pendingFlush
 	counts     Exchanges
+	spendings  spendings // of a rate
+	latest     *grant    // of a rate: the last grant
+	owed       debt
+	pause      pause
 	tally      tally
 	uncounted  int // waiters whose wait is being reported: the monitor adds one for each
 	modeCheck  modeSchedule
@@ -112,6 +117,7 @@ type waiter struct {
 	queued chan struct{} // buffered; receives when the caller starts to wait for others, or for the store; nil if not observed
 	of     *grant        // the grant to split, if the caller of the split has given up
 	inline bool          // the caller may send the batch itself; set by submit if it must
+	held   bool          // it is not requested before the pause ends
 }
 
 // noteQueued notifies the caller that it waits.
@@ -149,6 +155,9 @@ func (s *session) submit(op string, w *waiter) error {
 	}
 	w.op.Ticket = s.newTicketLocked()
 	s.waiters[w.op.Ticket] = w
+	if s.holdLocked(w) {
+		return nil
+	}
 	if s.peer != nil {
 		s.peer.Request(*w.op)
 	}
@@ -229,7 +238,7 @@ func (s *session) conclude(ctx context.Context, c *call, w *waiter, r result) (r
 	switch {
 	case ctx.Err() != nil:
 		if r.lease != nil {
-			r.lease.release()
+			r.lease.abandon()
 		}
 		return result{}, context.Cause(ctx)
 	case r.err == errFailedOpen:
@@ -238,6 +247,9 @@ func (s *session) conclude(ctx context.Context, c *call, w *waiter, r result) (r
 		fault := s.rejection(c.op, c.weight(), r.err).(*sema.Error)
 		if fault.After = r.after; fault.After > 0 && errors.Is(r.err, sema.ErrUnavailable) {
 			fault.Detail = "the store has restarted and does not know yet what is held"
+		}
+		if fault.After == 0 && errors.Is(r.err, sema.ErrFull) {
+			fault.After = s.retryAfter(c.weight())
 		}
 		return result{}, fault
 	}
@@ -251,12 +263,14 @@ func (s *session) withdraw(w *waiter) {
 	_, waiting := s.waiters[w.op.Ticket]
 	if waiting {
 		s.removeLocked(w.op.Ticket)
-		s.cancelLocked(w.op.Ticket)
+		if !w.held {
+			s.cancelLocked(w.op.Ticket)
+		}
 	}
 	s.mu.Unlock()
 	if !waiting {
 		if r := <-w.ended; r.lease != nil {
-			r.lease.release()
+			r.lease.abandon()
 		}
 	}
 }
@@ -320,6 +334,16 @@ func (s *session) details() *protocol.Details {
 // waitingLocked returns the number of waiters of this process.
 func (s *session) waitingLocked() int {
 	return len(s.waiters) + s.strategy.usageLocked().waiters + s.failOpen.stats().Waiters - s.uncounted
+}
+
+// retryAfter returns the After of a try that found too few permits of a rate; 0: unknown.
+func (s *session) retryAfter(n int64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.delayLocked(n); d < math.MaxInt64 {
+		return d
+	}
+	return 0
 }
 
 // fault returns an error about this semaphore.

@@ -16,8 +16,10 @@ func (l *lease) Split(n int64) (first, rest sema.Lease, err error) {
 	g, s := l.grant, l.grant.of
 	s.mu.Lock()
 	if g.block || g.peer.Config().Kind == protocol.Rate {
+		settled := l.settled
+		l.settled = true // the parts are settled instead
 		s.mu.Unlock()
-		return &lease{grant: g, weight: n}, &lease{grant: g, weight: l.weight - n}, nil
+		return &lease{grant: g, weight: n, settled: settled}, &lease{grant: g, weight: l.weight - n, settled: settled}, nil
 	}
 	if err := l.checkSplittableLocked(); err != nil {
 		s.mu.Unlock()

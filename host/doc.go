@@ -11,11 +11,12 @@
 //
 // The semaphore is crash-safe. A permit is a byte of a file that the holder has
 // locked. The kernel drops the locks of a process that ends, however it ends: its
-// permits are free at once, and waiters notice within 100 ms. Nothing else decides
-// whether a permit is free, so no bookkeeping can drift and the permits held never
-// exceed the capacity. The file also contains memory that all openers share: hints
-// about free permits, a queue of the waiting processes and a futex to wake each of
-// them. If this memory is lost or wrong, the cost is time, not permits.
+// permits are free at once. The first waiter watches the holders and is woken; holders that
+// it cannot watch, such as those of other PID namespaces, are noticed within 100 ms. Nothing
+// else decides whether a permit is free, so no bookkeeping can drift and the permits held
+// never exceed the capacity. The file also contains memory that all openers share: hints
+// about free permits, a queue of the waiting processes and a futex to wake each of them. If
+// this memory is lost or wrong, the cost is time, not permits.
 //
 // # Stored and local
 //

@@ -3,11 +3,16 @@ package host
 import "time"
 
 // SetTiming sets the interval at which this process polls while it waits, and the age
-// of the last poll from which another process counts as stopped. Call it before the
-// semaphore is used.
+// of the last poll from which another process counts as stopped. The process does not
+// watch holders before it polls. Call it before the semaphore is used.
 func SetTiming(s *Semaphore, poll, skipAfter time.Duration) {
-	s.file.timing.poll, s.file.timing.skipAfter = poll, skipAfter
+	t := &s.file.timing
+	t.poll, t.watchAfter, t.skipAfter = poll, poll, skipAfter
 }
+
+// SetWatchAfter sets how long the first waiter waits before it watches the holders. Call
+// it after SetTiming.
+func SetWatchAfter(s *Semaphore, d time.Duration) { s.file.timing.watchAfter = d }
 
 // Stopped returns the number of waiting processes that count as stopped.
 func Stopped(s *Semaphore) (stopped int) {
@@ -21,3 +26,29 @@ func Stopped(s *Semaphore) (stopped int) {
 	})
 	return stopped
 }
+
+// Watch watches the holders and returns how many, and whether an attempt has to follow.
+func Watch(s *Semaphore) (watched int, again bool) {
+	h := watch{f: s.file}
+	defer h.stop()
+	again = h.refresh()
+	return len(h.watched), again
+}
+
+// HoldingProcesses returns the number of processes that hold permits according to shared
+// memory, at most those that a process watches.
+func HoldingProcesses(s *Semaphore) int { return len(s.file.holdingProcesses()) }
+
+// RecordHolders makes shared memory show that each of the first n slots is held by a
+// process of its own, with ascending PIDs.
+func RecordHolders(s *Semaphore, n, pid int, started uint64) {
+	f := s.file
+	for slot := range uint32(n) {
+		f.writeRecords([]run{{slot, 1}}, time.Now(), false)
+		f.records[slot].pid, f.records[slot].started = uint32(pid)+slot, started
+		f.bitmap[slot/wordBits].Or(1 << (slot % wordBits))
+	}
+}
+
+// Start returns the start time of a process.
+func Start(pid int) uint64 { return startOf(pid) }

@@ -118,6 +118,7 @@ func openOnce(name, path string, want stored, access access) (*file, error) {
 		timing: defaultTiming,
 	}
 	f.own.Store(noPlace)
+	f.queue.watch.f = f
 	if err := f.setUp(want, access); err != nil {
 		f.close()
 		return nil, err
@@ -295,8 +296,7 @@ const pathCheck = int64(time.Second)
 // the path now gets another file, and both files together would grant twice the
 // capacity.
 func (f *file) checkPath(now time.Time) error {
-	last := f.checked.Load()
-	if now.UnixNano()-last < pathCheck && now.UnixNano() >= last {
+	if f.pathIsChecked(now) {
 		return nil
 	}
 	err := f.deleted()
@@ -304,6 +304,12 @@ func (f *file) checkPath(now time.Time) error {
 		f.checked.Store(now.UnixNano())
 	}
 	return err
+}
+
+// pathIsChecked reports whether the path was checked less than pathCheck ago.
+func (f *file) pathIsChecked(now time.Time) bool {
+	last := f.checked.Load()
+	return now.UnixNano()-last < pathCheck && now.UnixNano() >= last
 }
 
 // deleted returns ErrDeleted if the file is no longer the one at its path.

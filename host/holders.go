@@ -86,20 +86,23 @@ const pageSize = 4096
 // writeRecords records this process as the holder of the slots of a permit. If the
 // disk is full, the holder stays unknown.
 func (f *file) writeRecords(runs []run, since time.Time, inherited bool) {
+	f.touch(func() { f.writeRecordsTouching(runs, since, inherited) })
+}
+
+// writeRecordsTouching does the work of writeRecords. The caller is within touch.
+func (f *file) writeRecordsTouching(runs []run, since time.Time, inherited bool) {
 	mine := self()
 	mine.permit = f.permits.Add(1)
 	mine.since = since.UnixNano()
 	if inherited {
 		mine.inherited = 1
 	}
-	f.touch(func() {
-		for _, r := range runs {
-			mine.slots = r.n
-			if f.reserveRecord(r.at) {
-				f.records[r.at] = mine
-			}
+	for _, r := range runs {
+		mine.slots = r.n
+		if f.reserveRecord(r.at) {
+			f.records[r.at] = mine
 		}
-	})
+	}
 }
 
 // reserveRecord reserves disk space for the page of a slot's record, and reports

@@ -10,22 +10,45 @@ import (
 
 // A lease holds the slots of one permit. Each lease has its own issuer, so that TakeBack
 // identifies the slots. It holds a reference to the file until its slots are released.
+//
+// Without a monitor, a lease is reused by a later permit of the same Semaphore. The
+// generation of its handle distinguishes the permits: a copy of an earlier one is not
+// held, whatever the lease holds now.
 type lease struct {
 	sem    *Semaphore
-	since  time.Time
 	issuer sema.Issuer
 
 	mu        sync.Mutex // Inherit, Slots, Split and TakeBack may run at the same time
+	since     time.Time
 	runs      []run      // ascending; nil after the release
+	single    [1]run     // backs the runs of most leases
 	inherited *inherited // holds the locks instead of the semaphore's file if not nil; see Inherit
 }
 
 // newLease returns a lease of claimed slots, and records this process as their holder.
 func newLease(s *Semaphore, runs []run) *lease {
-	l := &lease{sem: s, since: time.Now(), runs: runs}
-	l.issuer.Init(l, s.monitor)
-	s.file.writeRecords(runs, l.since, false)
+	l := s.freeLease()
+	now := time.Now()
+	l.hold(now, runs)
+	s.file.writeRecords(runs, now, false)
 	return l
+}
+
+// freeLease returns a lease that holds nothing.
+func (s *Semaphore) freeLease() *lease {
+	if l, ok := s.leases.Get().(*lease); ok {
+		return l
+	}
+	l := &lease{sem: s}
+	l.issuer.Init(l, s.monitor)
+	return l
+}
+
+// hold makes the lease hold claimed slots.
+func (l *lease) hold(since time.Time, runs []run) {
+	l.mu.Lock()
+	l.since, l.runs = since, runs
+	l.mu.Unlock()
 }
 
 var (
@@ -71,6 +94,9 @@ func (l *lease) TakeBack(int64) {
 	l.mu.Unlock()
 	if holder == nil {
 		f.free(runs)
+		if l.sem.monitor == nil {
+			l.sem.leases.Put(l)
+		}
 		return
 	}
 	f.unlockOn(int(holder.Fd()), runs)

@@ -49,7 +49,8 @@ func userRole(c *proctest.Child) {
 	use(c, sem)
 }
 
-// timedRole behaves like userRole, with two more arguments: those of [host.SetTiming].
+// timedRole behaves like userRole, with two or three more arguments: those of
+// [host.SetTiming] and [host.SetWatchAfter].
 func timedRole(c *proctest.Child) {
 	capacity, err := strconv.ParseInt(c.Args[2], 10, 64)
 	c.Must(err)
@@ -60,6 +61,11 @@ func timedRole(c *proctest.Child) {
 	skipAfter, err := time.ParseDuration(c.Args[4])
 	c.Must(err)
 	host.SetTiming(sem, poll, skipAfter)
+	if len(c.Args) > 5 {
+		watchAfter, err := time.ParseDuration(c.Args[5])
+		c.Must(err)
+		host.SetWatchAfter(sem, watchAfter)
+	}
 	use(c, sem)
 }
 

@@ -10,9 +10,12 @@ import (
 // killed or stopped, since those cannot notify it. Tests replace it, so that no result
 // depends on the speed of the machine.
 type timing struct {
-	// poll is the interval at which a waiting process polls: nothing notifies it of a
-	// crash. Default 40ms.
+	// poll is the interval at which a waiting process polls: not every crash notifies it.
+	// Default 40ms.
 	poll time.Duration
+	// watchAfter is how long the first waiter of the host waits before it watches the
+	// processes that hold permits, see watch. Default 1ms.
+	watchAfter time.Duration
 	// skipAfter is the age of the last poll from which a process counts as stopped.
 	// Such a process is skipped until it polls again. Default 150ms.
 	skipAfter time.Duration
@@ -21,7 +24,7 @@ type timing struct {
 	turnBackoff time.Duration
 }
 
-var defaultTiming = timing{poll: 40 * time.Millisecond, skipAfter: 150 * time.Millisecond, turnBackoff: time.Second}
+var defaultTiming = timing{poll: 40 * time.Millisecond, watchAfter: time.Millisecond, skipAfter: 150 * time.Millisecond, turnBackoff: time.Second}
 
 // noPlace stands for the index of a place when there is none.
 const noPlace = -1

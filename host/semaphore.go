@@ -33,6 +33,7 @@ type Semaphore struct {
 	maxWait time.Duration // 0: no bound
 	closed  atomic.Bool
 	tally   tally.Tally
+	leases  sync.Pool // of *lease, without a monitor
 }
 
 var _ sema.Gate = (*Semaphore)(nil)
@@ -116,6 +117,11 @@ func (s *Semaphore) Scope() sema.Scope { return sema.HostScope }
 // [ErrDeleted] and [ErrDamaged].
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "acquire"
+	if n == 1 {
+		if p, ok := s.acquireFree(ctx); ok {
+			return p, nil
+		}
+	}
 	wait := s.monitor.Begin(ctx, n)
 	runs, err := s.take(ctx, op, n)
 	if err == errShort {
@@ -131,6 +137,11 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 // fails with ErrFull, or like Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
 	const op = "try"
+	if n == 1 {
+		if p, ok := s.acquireFree(ctx); ok {
+			return p, nil
+		}
+	}
 	wait := s.monitor.BeginTry(ctx, n)
 	runs, err := s.take(ctx, op, n)
 	if err == errShort {

@@ -9,12 +9,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"github.com/sema-go/sema/host/internal/futex"
+	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // Commands for open-file-description locks, which belong to the open file, not to the
@@ -25,6 +27,9 @@ const (
 )
 
 const canInherit = true
+
+// canWake: wakeWord wakes a thread that sleeps in waitWord at once.
+const canWake = true
 
 // fcntlLock calls fcntl without notifying the scheduler: the call does not block, and
 // the notification would take half its time.
@@ -44,6 +49,52 @@ func waitWord(word *atomic.Uint32, seen uint32, d time.Duration) {
 // wakeWord reports whether a thread slept.
 func wakeWord(word *atomic.Uint32) bool {
 	return futex.Wake((*uint32)(unsafe.Pointer(word)), 1) > 0
+}
+
+const (
+	sysPidfdOpen  = 434 // on mips the number differs, and this one returns ENOSYS
+	pidfdNonblock = syscall.O_NONBLOCK
+)
+
+// openProcess returns a descriptor of a process, for awaitEnd. It fails with
+// [os.ErrProcessDone] if there is no such process, and with [errors.ErrUnsupported] on
+// kernels before 5.10, in sandboxes that forbid the call, and without free descriptors.
+func openProcess(pid int) (*os.File, error) {
+	fd, _, errno := syscall.RawSyscall(sysPidfdOpen, uintptr(pid), pidfdNonblock, 0)
+	switch errno {
+	case 0:
+		return os.NewFile(fd, "pidfd"), nil
+	case syscall.ESRCH:
+		return nil, os.ErrProcessDone
+	}
+	return nil, fmt.Errorf("pidfd_open: %w (%w)", errno, errors.ErrUnsupported)
+}
+
+// awaitEnd waits until the process of the descriptor has ended, and reports false if
+// the descriptor was closed before. It blocks no thread: the descriptor of a process that
+// has ended is readable.
+func awaitEnd(process *os.File) bool {
+	raw, err := process.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ended := false
+	err = raw.Read(func(fd uintptr) bool {
+		ended = isReadable(fd)
+		return ended
+	})
+	return ended && err == nil
+}
+
+func isReadable(fd uintptr) bool {
+	const pollIn = 1
+	poll := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(fd), events: pollIn}
+	var none syscall.Timespec
+	n, _, _ := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
+	return n == 1
 }
 
 // reserve allocates disk space for a part of the file. If the filesystem does not
@@ -70,7 +121,29 @@ func unlockAgainstCleaners(fd int) { syscall.Flock(fd, syscall.LOCK_UN) }
 // clock returns the monotonic time, which all processes of the machine share and which
 // steps of the time of day do not affect. Processes in other time namespaces do not
 // share it: among them only the order of waiters may be lost.
+//
+// Go reads the same clock without a system call, but counts from the start of the
+// process. In a testing/synctest bubble it returns another time, which is negative.
 func clock() time.Duration {
+	if d := monotonic.Since(); d >= 0 {
+		return clockEpoch() + d
+	}
+	return readClock()
+}
+
+// clockEpoch returns the time of the epoch of package monotonic by the clock.
+var clockEpoch = sync.OnceValue(func() (epoch time.Duration) {
+	for range 100 { // unless the process was interrupted between the readings
+		before := readClock()
+		epoch = before - monotonic.Since()
+		if readClock()-before < time.Millisecond {
+			break
+		}
+	}
+	return epoch
+})
+
+func readClock() time.Duration {
 	const monotonic = 1
 	var now syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&now)), 0)

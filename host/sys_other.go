@@ -24,6 +24,8 @@ const openFlags = 0
 
 const canInherit = false
 
+const canWake = false
+
 type lockKind int
 
 const (
@@ -65,3 +67,7 @@ func startOf(int) uint64 { return 0 }
 func commandOf(int) string { return "" }
 
 func processName() string { return os.Args[0] }
+
+func openProcess(int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func awaitEnd(*os.File) bool { return false }

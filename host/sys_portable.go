@@ -3,6 +3,8 @@
 package host
 
 import (
+	"errors"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -15,6 +17,8 @@ const (
 )
 
 const canInherit = false
+
+const canWake = false // waitWord polls
 
 func fcntlLock(fd, cmd int, lock *syscall.Flock_t) error {
 	return syscall.FcntlFlock(uintptr(fd), cmd, lock)
@@ -52,3 +56,7 @@ func namespaceOf() uint32 { return 0 }
 func startOf(int) uint64 { return 0 }
 
 func commandOf(int) string { return "" }
+
+func openProcess(int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func awaitEnd(*os.File) bool { return false }

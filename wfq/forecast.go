@@ -1,6 +1,7 @@
 package wfq
 
 import (
+	"math"
 	"runtime"
 	"time"
 
@@ -17,6 +18,36 @@ func (c *Class) Forecast(n int64) (wait time.Duration, err error) {
 	wait, err = c.class.forecast(n)
 	runtime.KeepAlive(c)
 	return wait, err
+}
+
+// CautiousWait returns how long a caller of one permit has to be prepared to wait: the
+// expected wait and a margin. It is for package admit, which rejects callers that would
+// probably wait in vain.
+func (c *Class) CautiousWait(seal.Key) time.Duration {
+	c.class.q.lock()
+	defer c.class.q.unlock()
+	return c.class.cautiousWaitLocked()
+}
+
+// The margin is a part of the expected wait: for the error of the mean hold, and for how
+// much the sum of the holds ahead varies, which is less the more there are.
+const (
+	estimateMargin = 0.1
+	varianceMargin = 1.0 // for a single hold
+)
+
+// cautiousWaitLocked adds no margin while few callers wait: without them permits would be
+// unused when some return.
+func (c *class) cautiousWaitLocked() time.Duration {
+	wait := c.expectedWaitLocked(1)
+	if int64(c.q.waiters) < c.q.capacity {
+		return wait
+	}
+	cautious := float64(wait) * (1 + estimateMargin + varianceMargin/math.Sqrt(float64(c.waiters+1)))
+	if cautious >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(cautious)
 }
 
 // Calm reports whether [Class.TakeCalm] would have succeeded now.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/sema-go/sema/bench/plot"
 )
 
 const beginMark, endMark = "<!-- scale -->\n", "<!-- end -->"
@@ -35,29 +37,29 @@ func (r *results) markdown() string {
 
 func (r *results) writeFull(b *strings.Builder) {
 	fmt.Fprintf(b, "%d regions, seed %d.\n\n", len(r.full.regions), r.full.p.seed)
-	fmt.Fprintf(b, "| instances | %s | %s | %s |\n|---|--:|--:|--:|\n", count(float64(r.full.p.instances)), count(float64(r.fewer.p.instances)), count(float64(r.doubling.p.instances)))
+	fmt.Fprintf(b, "| instances | %s | %s | %s |\n|---|--:|--:|--:|\n", plot.Count(float64(r.full.p.instances)), plot.Count(float64(r.fewer.p.instances)), plot.Count(float64(r.doubling.p.instances)))
 	row := func(name string, value func(w *world) string) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, value(r.full), value(r.fewer), value(r.doubling))
 	}
-	row("capacity", func(w *world) string { return count(float64(w.p.capacity)) })
+	row("capacity", func(w *world) string { return plot.Count(float64(w.p.capacity)) })
 	row("policy", func(w *world) string { return w.p.policy.String() })
-	row("acquires served per second", func(w *world) string { served, _ := w.served(); return count(w.perSecond(served)) })
+	row("acquires served per second", func(w *world) string { served, _ := w.served(); return plot.Count(w.perSecond(served)) })
 	row("over-admissions", func(w *world) string { return fmt.Sprint(w.m.overAdmitted) })
-	row("maximum permits in use at a time", func(w *world) string { return count(float64(w.m.maxInUse)) })
+	row("maximum permits in use at a time", func(w *world) string { return plot.Count(float64(w.m.maxInUse)) })
 	row("utilisation", func(w *world) string { return fmt.Sprintf("%.1f %%", 100*w.utilisation()) })
-	row("batches per second, global store", func(w *world) string { return count(w.perSecond(w.global.counts.batches)) })
+	row("batches per second, global store", func(w *world) string { return plot.Count(w.perSecond(w.global.counts.batches)) })
 	for i := range r.full.regions {
 		row(fmt.Sprintf("batches per second, store of region %d", i+1), func(w *world) string {
-			return count(w.perSecond(w.regions[i].store.counts.batches))
+			return plot.Count(w.perSecond(w.regions[i].store.counts.batches))
 		})
 	}
 	row("batches per acquire", func(w *world) string { return fmt.Sprintf("%.3f", w.batchesPerAcquire()) })
 	row("notifications per second, all stores", func(w *world) string {
-		return count(w.perSecond(w.global.counts.notifications + w.regional(notifications)))
+		return plot.Count(w.perSecond(w.global.counts.notifications + w.regional(notifications)))
 	})
 	row("wait for a permit, p50", func(w *world) string { return w.m.waits.millis(0.5) })
 	row("wait for a permit, p99", func(w *world) string { return w.m.waits.millis(0.99) })
-	row("callers that gave up after 1 s", func(w *world) string { return count(float64(w.m.timedOut)) })
+	row("callers that gave up after 1 s", func(w *world) string { return plot.Count(float64(w.m.timedOut)) })
 	row("fairness among instances", func(w *world) string { instances, _ := w.fairness(); return fmt.Sprintf("%.4f", instances) })
 	row("fairness among regions", func(w *world) string { _, regions := w.fairness(); return fmt.Sprintf("%.4f", regions) })
 }
@@ -101,10 +103,10 @@ func (r *results) writeFaults(b *strings.Builder) {
 	}
 	row("over-admissions", func(w *world) string { return fmt.Sprint(w.m.overAdmitted) })
 	row("permits in use when the region's lease ended", func(w *world) string { return fmt.Sprint(w.m.outlived) })
-	row("maximum permits in use at a time, of "+count(float64(r.peak.p.capacity)), func(w *world) string { return count(float64(w.m.maxInUse)) })
-	row("crashed instances", func(w *world) string { return count(float64(w.m.crashed)) })
-	row("lost sessions", func(w *world) string { return count(float64(w.m.ended)) })
-	row("lost permits in use", func(w *world) string { return count(float64(w.m.lost)) })
+	row("maximum permits in use at a time, of "+plot.Count(float64(r.peak.p.capacity)), func(w *world) string { return plot.Count(float64(w.m.maxInUse)) })
+	row("crashed instances", func(w *world) string { return plot.Count(float64(w.m.crashed)) })
+	row("lost sessions", func(w *world) string { return plot.Count(float64(w.m.ended)) })
+	row("lost permits in use", func(w *world) string { return plot.Count(float64(w.m.lost)) })
 	row("recall delay in a region, p99", func(w *world) string { return w.regionalDelays().millis(0.99) })
 	row("recall delay among regions, p99", func(w *world) string { return w.global.delays.millis(0.99) })
 	row("batches per acquire", func(w *world) string { return fmt.Sprintf("%.3f", w.batchesPerAcquire()) })
@@ -134,13 +136,4 @@ func (h *histogram) millis(q float64) string {
 		return fmt.Sprintf("%.1f ms", t)
 	}
 	return fmt.Sprintf("%.0f ms", t)
-}
-
-// count formats a whole number in groups of three digits.
-func count(x float64) string {
-	digits := fmt.Sprintf("%.0f", x)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

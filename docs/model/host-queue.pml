@@ -25,7 +25,7 @@
  *   HINTS         slots are found by the bitmap first, with all its steps
  *   HOLDERS=n     the last n callers hold a slot from the start; default 1
  *   ASLEEP=m      these callers, as a bit mask, are queued from the start, and
- *                 their drivers are asleep
+ *                 their drivers are asleep; with WATCH the first one watches
  *   KEEP          callers that are served keep the slot for ever
  *   CANCEL=m      these callers, as a bit mask, may stop waiting
  *   TRY=n         the last n callers that do not hold would not wait
@@ -34,6 +34,8 @@
  *   FINE          a scan of the queue is one step per place instead of one in all
  *   POLL=n        all drivers poll at the end, and n times before
  *   KILL=n        host n is killed
+ *   WATCH         the first driver watches host KILL, which holds a slot, and is
+ *                 notified of its end
  *   PASS          one host does not poll for so long that it counts as stopped
  *   MUTANT_...    a protocol broken on purpose: an error must be found
  */
@@ -84,6 +86,9 @@ bool stopped[HOSTS];            /* the beat is too old */
 
 byte lock[SLOTS];               /* 1 + the host that holds it, or 0 */
 bool asleep[HOSTS];             /* the driver, on its word */
+#ifdef WATCH
+bool watching[HOSTS];           /* the driver has a descriptor of host KILL */
+#endif
 #ifdef KILL
 bool killed[HOSTS];
 #define ALIVE(i) (!killed[i])
@@ -485,6 +490,9 @@ inline drives(p) {
 	:: !asleep[p]
 	fi;
 end:	driven[p];
+#ifdef KILL
+	fresh = true;
+#endif
 
 leads:
 	/* leader. On an empty queue it lowers high once more; left out. */
@@ -512,6 +520,18 @@ leads:
 #ifdef MUTANT_ATTEMPT_OUT_OF_TURN
 	atomic { noteAhead(mine); at = NONE; t = 0 };
 #else
+#ifdef KILL
+	/* A caller that has just joined relies on the check in busy. */
+	if
+	:: fresh ->
+	   first();
+	   if
+	   :: at != NONE && t < mine -> goto sleeps
+	   :: else
+	   fi
+	:: !fresh
+	fi;
+#endif
 	firstLive();
 #endif
 	if
@@ -522,7 +542,19 @@ leads:
 	atomic { at = 0; t = 0; mine = 0 };
 	claim(p);
 	if
+#ifdef WATCH
+	:: got == NONE && watching[p] -> goto sleeps
+	:: atomic { got == NONE && !watching[p] ->
+		/* refresh. If the host has ended before, nothing will notify the driver. */
+		watching[p] = !killed[KILL] };
+#ifdef MUTANT_WATCH_THEN_SLEEP
+	   goto sleeps
+#else
+	   atomic { ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0; goto leads }
+#endif
+#else
 	:: got == NONE -> goto sleeps
+#endif
 	:: got != NONE
 	fi;
 
@@ -550,7 +582,11 @@ leads:
 	goto leads;
 
 sleeps:
-	atomic { ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0 };
+	atomic {
+#ifdef KILL
+		fresh = false;
+#endif
+		ahead[SELF] = 0; at = 0; t = 0; got = 0; w = 0; mine = 0 };
 #ifdef MUTANT_PUBLISH_LATE
 	atomic { LOCK(p) };
 	publishFirst(p, false);
@@ -690,6 +726,9 @@ returns:
 proctype driver(byte p) {
 	LOCALS;
 	byte w;
+#ifdef KILL
+	bool fresh = false;
+#endif
 	drives(p)
 }
 
@@ -706,6 +745,7 @@ proctype caller(byte id) {
 proctype killableDriver(byte p) {
 	LOCALS;
 	byte w;
+	bool fresh = false;
 	{ drives(p) } unless { killed[p] }
 }
 
@@ -719,6 +759,9 @@ proctype killableCaller(byte id) {
 /* Only what is in the file remains of the killed host. */
 proctype killer() {
 	byte q;
+#ifdef WATCH
+	bool slept;
+#endif
 	atomic {
 		killed[KILL] = true;
 		clearAhead(KILL);
@@ -733,6 +776,14 @@ proctype killer() {
 		od;
 		q = 0
 	}
+#ifdef WATCH
+	/* The kernel drops the locks before it notifies. */
+	do
+	:: q < HOSTS && watching[q] -> wake(q); q++
+	:: q < HOSTS && !watching[q] -> q++
+	:: else -> break
+	od
+#endif
 }
 #define KILLABLE(p) ((p) == KILL)
 #else
@@ -783,6 +834,9 @@ init {
 			driven[p] = true;
 			placed[p] = true;
 			asleep[p] = true;
+#ifdef WATCH
+			watching[p] = tickets == 1;
+#endif
 			ticket[p] = drawn[firstIn[p]];
 			RAISE_HIGH(p + 1);
 			p = 0;

@@ -36,6 +36,42 @@ var settleScripts = []script{
 		s.heartbeat(id)
 		s.wantInUse(0, 0)
 	}},
+	{"a settlement of no grant charges its cost from now", rateOf(4, long), func(s *client) {
+		id := s.open()
+		s.granted(id, 1, acquire(1, 1))
+		s.wantResults(s.send(id, settle(0, 0, 2)))
+		s.wantInUse(3, 0)
+		s.send(id, settle(0, 0, 0))
+		s.send(id, settle(0, protocol.MaxCapacity, protocol.MaxCapacity))
+		s.wantInUse(3, 0)
+	}},
+	{"a repeated settlement counts once", rateOf(4, long), func(s *client) {
+		id := s.open()
+		lease := s.granted(id, 1, acquire(1, 2))[0]
+		s.send(id, settle(0, 0, 1), settle(lease, 2, 1))
+		s.wantStatus(s.repeat(id, settle(0, 0, 1), settle(lease, 2, 1)), protocol.Repeated)
+		s.wantInUse(2, 0)
+	}},
+	{"a cancelled acquire that was granted costs nothing", rateOf(4, long), func(s *client) {
+		id, other := s.open(), s.open()
+		ops := []protocol.Op{acquire(1, 3)}
+		s.wantResults(s.send(id, ops...), protocol.Granted)
+		s.seqs[id]++ // the reply was lost, so that it is not acknowledged
+		s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ops: []protocol.Op{cancel(1)}})
+		s.wantInUse(0, 0)
+		s.seqs[id]++
+		s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], Ops: []protocol.Op{acquire(2, 2), cancel(2), acquire(3, 1)}})
+		s.wantInUse(1, 0)
+		s.granted(other, 1, acquire(1, 3))
+	}},
+	{"the grant of an ended session stays charged, and no other session can settle it", rateOf(4, long), func(s *client) {
+		id, other := s.open(), s.open()
+		lease := s.granted(id, 1, acquire(1, 2))[0]
+		s.seqs[id]++
+		s.apply(protocol.Batch{Session: id, Seq: s.seqs[id], End: true})
+		s.send(other, settle(lease, 2, 0), settle(lease, 2, 4))
+		s.wantInUse(2, 0)
+	}},
 	{"an invalid settlement is rejected, and the rest of the batch is applied", rateOf(4, long), func(s *client) {
 		id := s.open()
 		lease := s.granted(id, 1, acquire(1, 2))[0]

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type Store struct {
 	clock      func() time.Time
 	mu         sync.Mutex
 	semaphores map[string]*protocol.State
+	sorted     []string // their names, in order; nil if one was created or deleted since
 	tombstones map[string]protocol.Seq
 	listeners  map[string][]*listener // by instance
 	ticks      bool                   // the clock is the process's own, and a timer expires sessions
@@ -65,7 +67,7 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, by proto
 		if state, err = protocol.New(s.nowLocked(), c, s.tombstones[name]); err != nil {
 			return 0, protocol.Config{}, err
 		}
-		s.semaphores[name] = state
+		s.semaphores[name], s.sorted = state, nil
 	}
 	defer s.notifyLocked(name, state)
 	session, config, err := state.Open(s.nowLocked(), by, c.Protocol)
@@ -146,15 +148,18 @@ func (s *Store) Examine(context.Context) ([]fleet.Finding, error) {
 func (s *Store) List(_ context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var names []string
-	for name := range s.semaphores {
-		if strings.HasPrefix(name, q.Prefix) && name > q.After {
-			names = append(names, name)
-		}
+	if s.sorted == nil {
+		s.sorted = slices.Sorted(maps.Keys(s.semaphores))
 	}
-	slices.Sort(names)
+	first, found := slices.BinarySearch(s.sorted, max(q.Prefix, q.After))
+	if found && s.sorted[first] == q.After {
+		first++
+	}
 	var page []protocol.Summary
-	for _, name := range names[:min(len(names), q.Most())] {
+	for _, name := range s.sorted[first:] {
+		if !strings.HasPrefix(name, q.Prefix) || len(page) == q.Most() {
+			break
+		}
 		page = append(page, s.semaphores[name].Summary(name))
 	}
 	return page, nil
@@ -183,6 +188,7 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 		}
 		s.tombstones[name] = state.Tombstone()
 		delete(s.semaphores, name)
+		s.sorted = nil
 	}
 	return nil
 }

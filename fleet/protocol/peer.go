@@ -129,9 +129,10 @@ func (p *Peer) Request(op Op) {
 }
 
 // Leave ends the session: the next batch ends it and frees its leases and tickets.
+// Settlements that wait to be sent are sent before that.
 func (p *Peer) Leave() {
 	p.leaving = true
-	p.requests = nil
+	p.requests = slices.DeleteFunc(p.requests, func(op Op) bool { return op.Verb != Settle })
 	clear(p.waiting)
 	clear(p.leases)
 }
@@ -150,6 +151,23 @@ func (p *Peer) Unconfirmed(verb Verb) (n int) {
 		count(p.inFlight.Ops)
 	}
 	return n
+}
+
+// Charges returns the weight by which settlements that wait to be sent or to get a reply
+// exceed what the store has charged. The store may have received those in flight.
+func (p *Peer) Charges() (sum int64) {
+	add := func(ops []Op) {
+		for _, op := range ops {
+			if op.Verb == Settle {
+				sum += max(0, op.Weight-op.Least)
+			}
+		}
+	}
+	add(p.requests)
+	if p.inFlight != nil {
+		add(p.inFlight.Ops)
+	}
+	return sum
 }
 
 // Due reports whether there is a batch to send: operations, the end of the session or a
@@ -179,7 +197,7 @@ func (p *Peer) Send(now Micros, max int) Batch {
 		p.seq++
 		n := min(len(p.requests), max)
 		p.inFlight = &Batch{
-			Session: p.session, Owner: p.owner, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.requests[:n]), End: p.leaving, Highest: p.highest,
+			Session: p.session, Owner: p.owner, Seq: p.seq, Ack: p.ack, Ops: slices.Clone(p.requests[:n]), End: p.leaving && n == 0, Highest: p.highest,
 		}
 		p.requests = slices.Delete(p.requests, 0, n)
 		p.sent = now
@@ -267,7 +285,11 @@ func (p *Peer) noteResult(f Result) bool {
 		// cancel. Acknowledging the result ends the ticket, so the lease has to be
 		// released by its Seq.
 		p.requests = slices.DeleteFunc(p.requests, func(w Op) bool { return w.Verb == Cancel && w.Ticket == f.Ticket })
-		if f.Kind == Granted {
+		switch {
+		case f.Kind != Granted:
+		case p.config.Kind == Rate:
+			p.requests = append(p.requests, Op{Verb: Settle, Ticket: f.Ticket, Lease: f.Lease, Least: f.Weight})
+		default:
 			p.requests = append(p.requests, Op{Verb: Release, Lease: f.Lease})
 		}
 		return false

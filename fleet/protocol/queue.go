@@ -154,7 +154,11 @@ func (s *State) cancel(from *session, id Ticket) {
 	}
 	for i, f := range from.results {
 		if f.Ticket == id && f.Kind != Revoked {
-			if f.Kind == Granted {
+			switch {
+			case f.Kind != Granted:
+			case s.config.Kind == Rate:
+				s.settleCost(from, Op{Lease: f.Lease})
+			default:
 				s.release(from, f.Lease, 0)
 			}
 			from.results = slices.Delete(from.results, i, i+1)

@@ -139,6 +139,9 @@ func (c *client) result(epoch int, f protocol.Result, repliedAt protocol.Micros)
 		w := c.requested[f.Ticket]
 		w.fence, w.stamp, w.weight = f.Fence, repliedAt, f.Weight
 		delete(c.requested, f.Ticket)
+		if c.faults.settle {
+			c.settle(epoch, f)
+		}
 		if c.faults.rate {
 			c.after(epoch, c.world.between(0, ttl), func() { c.request(epoch) })
 			return

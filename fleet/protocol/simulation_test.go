@@ -33,6 +33,7 @@ type world struct {
 	calm     bool                             // no more faults and no new requests
 	stored   protocol.Image                   // what the store has stored
 	resource guard
+	ledger   ledger
 	grants   int
 	rejected int
 	failure  error
@@ -50,8 +51,8 @@ func (w *world) fail(format string, args ...any) {
 type faults struct {
 	loss, duplicate, delay, pause, crash, steps, resize, cancel, revoke bool
 
-	pool, split, ramp, rate bool // features rather than faults
-	ticks                   bool // the store calls Tick
+	pool, split, ramp, rate, settle bool // features rather than faults
+	ticks                           bool // the store calls Tick
 }
 
 const (
@@ -220,12 +221,21 @@ func (w *world) deliver(c *client, epoch int, b protocol.Batch) {
 	if w.rng.IntN(40) == 0 {
 		w.reload()
 	}
-	before := w.state.Snapshot()
+	before, spent := w.state.Snapshot(), w.spent()
 	reply := w.state.Apply(w.storeTime(), b)
+	w.ledger.apply(w, b, reply, spent, w.spent())
 	w.checkOrder(before)
 	w.notify()
 	repliedAt := w.now
 	c.network(func() { c.receive(epoch, b.Seq, reply, repliedAt) })
+}
+
+// spent returns the costs in the window, if the semaphore is a rate.
+func (w *world) spent() []protocol.SpentImage {
+	if w.stored.Config.Kind != protocol.Rate {
+		return nil
+	}
+	return w.state.Image().Spent
 }
 
 // reload restarts the store from what it has stored.

@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: o, channels: o.Prefix + "notify:", program: standard}
+	s := &Store{options: o, channels: o.Prefix + "notify:", program: standard()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for _, addresses := range o.groups() {
 		server, err := dial(ctx, o, addresses)

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -49,7 +50,9 @@ type function struct {
 	script *rueidis.Lua // for servers without libraries
 }
 
-var standard = assemble(func(part string) string { return part })
+// standard returns the program as it is. It is assembled on first use, because every
+// start of a program that imports the package would pay for it.
+var standard = sync.OnceValue(func() *program { return assemble(func(part string) string { return part }) })
 
 // assemble builds a program from its parts. Tests use edit to change the parts.
 func assemble(edit func(part string) string) *program {

@@ -181,6 +181,7 @@ func (s *Server) mount() http.Handler {
 	}
 	s.mountRPC(mux)
 	s.mountDashboard(mux)
+	s.mountPlayground(mux)
 	mux.Handle("/", s.endpoint(route{path: "other", serve: s.unrouted, public: true}))
 	return mux
 }

@@ -580,7 +580,19 @@ BEGIN
             EXIT WHEN k IS NULL OR f_kind[k] NOT IN (0, 7 /* revoked */);
           END LOOP;
           IF k IS NOT NULL THEN
-            IF f_kind[k] = 1 /* granted */ THEN -- release
+            IF f_kind[k] = 1 /* granted */ AND s.kind = 1 THEN -- refund
+              j := array_position(x_seq, f_lease[k]);
+              IF j IS NOT NULL THEN
+                s.in_use := s.in_use - x_weight[j];
+                x_weight[j] := 0;
+              ELSE
+                SELECT x.weight INTO w FROM spending x WHERE x.semaphore = s.id AND x.seq = f_lease[k] AND x.session = me.id;
+                IF FOUND THEN
+                  UPDATE spending x SET weight = 0 WHERE x.semaphore = s.id AND x.seq = f_lease[k];
+                  s.in_use := s.in_use - w;
+                END IF;
+              END IF;
+            ELSIF f_kind[k] = 1 /* granted */ THEN -- release
               w := 0;
               j := array_position(g_seq, f_lease[k]);
               IF j IS NOT NULL THEN

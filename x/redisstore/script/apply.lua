@@ -20,7 +20,8 @@ local function acquire(r, ticket, weight, least, wait, flags, details)
     arrival = 0, stored = false, removed = false })
 end
 
--- cancel cancels an acquire: it removes the ticket, or releases the lease.
+-- cancel cancels an acquire: it removes the ticket, releases the lease, or refunds the grant
+-- of a rate.
 local function cancel(r, ticket)
   local t = ticketOf(r, ticket)
   if t then return dequeue(t) end
@@ -32,7 +33,9 @@ local function cancel(r, ticket)
     if why == IS.GRANTED then granted = lease end
     return false
   end)
-  if granted then release(r, seqText(granted), 0) end
+  if not granted then return end
+  if kind == RATE then return rates.settle(r, ticket, seqText(granted), 0, 0) end
+  release(r, seqText(granted), 0)
 end
 
 -- continues reports whether a session of an earlier run of the server, whose last writes

@@ -1,4 +1,5 @@
-package main
+// Package plot draws the charts of the documentation.
+package plot
 
 import (
 	"fmt"
@@ -6,25 +7,27 @@ import (
 	"strings"
 )
 
-// A chart is a line chart as an SVG without a background. Its colours are
+// A Chart is a line chart as an SVG without a background. Its colours are
 // readable on white and on black.
-type chart struct {
-	file, title    string
-	xLabel, yLabel string
-	xLog, yLog     bool
-	yFrom, yTo     float64 // of a linear axis; 0, 0: from 0 to what the points need
-	area           bool    // many points: draw no marks
-	band           [2]float64
-	series         []series
+type Chart struct {
+	File, Title    string
+	XLabel, YLabel string
+	XLog, YLog     bool
+	YFrom, YTo     float64 // of a linear axis; 0, 0: from 0 to what the points need
+	Area           bool    // many points: draw no marks
+	Band           [2]float64
+	Series         []Series
 }
 
-type series struct {
-	name   string
-	dashed bool
-	points []point
+// A Series is a line of a chart.
+type Series struct {
+	Name   string
+	Dashed bool
+	Points []Point
 }
 
-type point struct{ x, y float64 }
+// A Point is a point of a line.
+type Point struct{ X, Y float64 }
 
 const (
 	width, height            = 760, 400
@@ -32,31 +35,33 @@ const (
 	ink                      = "#7d8590"
 )
 
-var colours = []string{"#2f81f7", "#e8590c", "#2da44e", "#c2559d"}
+var colours = []string{"#2f81f7", "#e8590c", "#2da44e", "#c2559d", "#8957e5", "#bf8700", "#1b7c83", "#cf222e"}
 
 // colour returns the colour of a series. Dashed series are for comparison.
-func (c chart) colour(series int) string {
-	if c.series[series].dashed {
+func (c Chart) colour(series int) string {
+	if c.Series[series].Dashed {
 		return ink
 	}
 	solid := 0
-	for _, s := range c.series[:series] {
-		if !s.dashed {
+	for _, s := range c.Series[:series] {
+		if !s.Dashed {
 			solid++
 		}
 	}
 	return colours[solid%len(colours)]
 }
 
-func (c chart) svg() string {
+// SVG returns the chart as a file.
+func (c Chart) SVG() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13" fill="%s" role="img">`+"\n", width, height, ink)
-	fmt.Fprintf(&b, "<title>%s</title>\n", escape(c.title))
-	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="16" font-weight="600">%s</text>`+"\n", left, escape(c.title))
+	_, rows := c.legendAt()
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13" fill="%s" role="img">`+"\n", width, height+(rows-1)*legendRow, ink)
+	fmt.Fprintf(&b, "<title>%s</title>\n", escape(c.Title))
+	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="16" font-weight="600">%s</text>`+"\n", left, escape(c.Title))
 	x, y := c.axes()
-	if c.band[1] > c.band[0] {
+	if c.Band[1] > c.Band[0] {
 		fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" fill-opacity="0.13"/>`+"\n",
-			x.at(c.band[0]), top, x.at(c.band[1])-x.at(c.band[0]), height-top-bottom, ink)
+			x.at(c.Band[0]), top, x.at(c.Band[1])-x.at(c.Band[0]), height-top-bottom, ink)
 	}
 	for _, tick := range y.ticks() {
 		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="%s" stroke-opacity="0.25"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
@@ -67,9 +72,9 @@ func (c chart) svg() string {
 			x.at(tick), height-bottom, ink, x.at(tick), height-bottom+20, label(tick))
 	}
 	fmt.Fprintf(&b, `<path d="M%d %dV%dH%d" fill="none" stroke="%s"/>`+"\n", left, top, height-bottom, width-right, ink)
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-bottom+42, escape(c.xLabel))
-	fmt.Fprintf(&b, `<text transform="translate(18 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-bottom)/2, escape(c.yLabel))
-	for i, s := range c.series {
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-bottom+42, escape(c.XLabel))
+	fmt.Fprintf(&b, `<text transform="translate(18 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-bottom)/2, escape(c.YLabel))
+	for i, s := range c.Series {
 		c.line(&b, s, c.colour(i), x, y)
 	}
 	c.legend(&b)
@@ -78,39 +83,56 @@ func (c chart) svg() string {
 }
 
 // line draws one series.
-func (c chart) line(b *strings.Builder, s series, colour string, x, y axis) {
+func (c Chart) line(b *strings.Builder, s Series, colour string, x, y axis) {
 	dash := ""
-	if s.dashed {
+	if s.Dashed {
 		dash = ` stroke-dasharray="6 4"`
 	}
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2" stroke-linejoin="round"%s d="`, colour, dash)
-	for i, p := range s.points {
+	for i, p := range s.Points {
 		verb := "L"
 		if i == 0 {
 			verb = "M"
 		}
-		fmt.Fprintf(b, "%s%.1f %.1f", verb, x.at(p.x), y.at(p.y))
+		fmt.Fprintf(b, "%s%.1f %.1f", verb, x.at(p.X), y.at(p.Y))
 	}
 	b.WriteString("\"/>\n")
-	if c.area || s.dashed {
+	if c.Area || s.Dashed {
 		return
 	}
-	for _, p := range s.points {
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x.at(p.x), y.at(p.y), colour)
+	for _, p := range s.Points {
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x.at(p.X), y.at(p.Y), colour)
 	}
 }
 
+// legendRow is the height of a row of the legend.
+const legendRow = 20
+
+// legendAt returns where the name of each series goes, and how many rows that takes.
+func (c Chart) legendAt() (at [][2]int, rows int) {
+	x, rows := left, 1
+	for _, s := range c.Series {
+		wide := 50 + 7*len(s.Name)
+		if x > left && x+wide > width {
+			x, rows = left, rows+1
+		}
+		at = append(at, [2]int{x, rows - 1})
+		x += wide
+	}
+	return at, rows
+}
+
 // legend names the series below the plot.
-func (c chart) legend(b *strings.Builder) {
-	at := left
-	for i, s := range c.series {
+func (c Chart) legend(b *strings.Builder) {
+	at, _ := c.legendAt()
+	for i, s := range c.Series {
 		dash := ""
-		if s.dashed {
+		if s.Dashed {
 			dash = ` stroke-dasharray="6 4"`
 		}
+		x, y := at[i][0], height+at[i][1]*legendRow
 		fmt.Fprintf(b, `<path d="M%d %dh22" stroke="%s" stroke-width="3"%s/><text x="%d" y="%d">%s</text>`+"\n",
-			at, height-16, c.colour(i), dash, at+28, height-12, escape(s.name))
-		at += 50 + 7*len(s.name)
+			x, y-16, c.colour(i), dash, x+28, y-12, escape(s.Name))
 	}
 }
 
@@ -121,14 +143,14 @@ type axis struct {
 	log        bool
 }
 
-func (c chart) axes() (x, y axis) {
-	x = axis{math.Inf(1), math.Inf(-1), left, width - right, c.xLog}
-	y = axis{math.Inf(1), math.Inf(-1), height - bottom, top, c.yLog}
-	for _, s := range c.series {
-		for _, p := range s.points {
-			x.from, x.to = min(x.from, p.x), max(x.to, p.x)
-			if p.y > 0 || !y.log { // a logarithmic axis has no 0
-				y.from, y.to = min(y.from, p.y), max(y.to, p.y)
+func (c Chart) axes() (x, y axis) {
+	x = axis{math.Inf(1), math.Inf(-1), left, width - right, c.XLog}
+	y = axis{math.Inf(1), math.Inf(-1), height - bottom, top, c.YLog}
+	for _, s := range c.Series {
+		for _, p := range s.Points {
+			x.from, x.to = min(x.from, p.X), max(x.to, p.X)
+			if p.Y > 0 || !y.log { // a logarithmic axis has no 0
+				y.from, y.to = min(y.from, p.Y), max(y.to, p.Y)
 			}
 		}
 	}
@@ -139,8 +161,8 @@ func (c chart) axes() (x, y axis) {
 		if y.from == y.to {
 			y.to *= 10
 		}
-	case c.yTo > 0:
-		y.from, y.to = c.yFrom, c.yTo
+	case c.YTo > 0:
+		y.from, y.to = c.YFrom, c.YTo
 	default:
 		y.from, y.to = 0, y.to*1.05
 	}
@@ -190,11 +212,20 @@ func (a axis) ticks() (ticks []float64) {
 
 func label(value float64) string {
 	if value >= 1000 {
-		return count(value)
+		return Count(value)
 	}
 	return fmt.Sprintf("%.3g", value)
 }
 
 func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+// Count formats a whole number in groups of three digits.
+func Count(x float64) string {
+	digits := fmt.Sprintf("%.0f", x)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

@@ -1,0 +1,70 @@
+package growth
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sema-go/sema/bench/plot"
+	"github.com/sema-go/sema/internal/storetest"
+)
+
+// TestCurves_Measure runs every curve at its small sizes, with real stores.
+func TestCurves_Measure(t *testing.T) {
+	err := storetest.Run(func(s *storetest.Scope) {
+		for _, c := range curves(s) {
+			for _, line := range c.measure(1, true, io.Discard).lines {
+				for _, p := range line.Points {
+					if p.Y <= 0 && !strings.HasSuffix(c.name, "memory") {
+						t.Errorf("%s, %s at %g: %g %s", c.name, line.Name, p.X, p.Y, c.unit)
+					}
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModel_LineIsTheLimit(t *testing.T) {
+	one := func(core, cores int) []access { return []access{{0, 1}} }
+	apart := func(core, cores int) []access { return []access{{core, 1}} }
+	if shared := model(8, one); shared < 8*60 {
+		t.Errorf("8 cores on one line: %g ns an operation, less than 8 transfers", shared)
+	}
+	if own := model(8, apart); own > 15 {
+		t.Errorf("8 cores on a line each: %g ns an operation", own)
+	}
+}
+
+func TestMarkdown_MarksWhatRises(t *testing.T) {
+	line := func(name string, dashed bool, last float64) plot.Series {
+		return plot.Series{Name: name, Dashed: dashed, Points: []plot.Point{{X: 10, Y: 2}, {X: 100, Y: last}}}
+	}
+	r := result{curve: curve{name: "c", title: "T", size: "waiters", unit: "ns", limit: 3}, lines: []plot.Series{
+		line("flat", false, 4), line("steep", false, 40), line("rival", true, 400),
+	}}
+	dir := t.TempDir()
+	doc := filepath.Join(dir, "g.md")
+	if err := os.WriteFile(doc, []byte("before\n"+beginMark+"old\n"+endMark+"after\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := write([]result{r}, markdown([]result{r}, "p"), doc, filepath.Join(dir, "p")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"before\n", "after\n", "| flat, ns | 2.00 | 4.00 | 2.0 |", "| steep, ns | 2.00 | 40.0 | 20.0 **above 3** |", "| rival, ns | 2.00 | 400 | 200.0 |", "p/c.svg"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "p", "c.svg")); err != nil {
+		t.Error(err)
+	}
+}
