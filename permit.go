@@ -97,11 +97,11 @@ func (p Permit) release() (first bool) {
 		h.rec.released(p.weight)
 		runtime.KeepAlive(h) // else the handle could be collected before this and reported as leaked
 	case slotHandle:
-		h.issuer.Load().returned(p.weight, since)
+		h.issuer.Load().returned(p.weight, p.gen, since)
 	case overflowHandle:
 		i := h.issuer.Load()
 		overflowHandles.Put(h)
-		i.returned(p.weight, since)
+		i.returned(p.weight, p.gen, since)
 	}
 	return true
 }
@@ -161,6 +161,9 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 	i := h.issuer.Load()
 	if h.kind == overflowHandle {
 		overflowHandles.Put(h)
+	}
+	if m := i.monitor; m != nil && !m.reportsRelease(p.gen, since) {
+		since = 0
 	}
 	other := i.splitOff(n)
 	i.parts.Add(1)
