@@ -372,10 +372,10 @@ func (w *Wait) issued(p Permit) {
 
 // report reports the end of an acquire.
 func (w *Wait) report(e *Event) {
-	w.m.report(e)
-	if w.ended != nil {
-		w.ended(*e)
+	if w.ended != nil { // even if an observer panics
+		defer func() { w.ended(*e) }()
 	}
+	w.m.report(e)
 }
 
 // lowered reports a grant like Granted, for a Counter, which issues no permit.

@@ -77,8 +77,11 @@ func (m *Monitor) reportsRelease(gen uint64, since int64) bool {
 	return m.samples == 0 || m.sampled(gen) && since != 0
 }
 
-// follow calls the observers that follow waits.
+// follow calls the observers that follow waits, once for each acquire.
 func (w *Wait) follow(queued *Event) {
+	if w.ended != nil {
+		return // a gate may queue a caller again
+	}
 	for _, o := range w.m.observers {
 		f, ok := o.(WaitObserver)
 		if !ok {
