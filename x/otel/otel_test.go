@@ -110,7 +110,7 @@ func TestExporter_ExportsGatesAndDistributions(t *testing.T) {
 		}
 		wantValues(t, collect(t, reader), map[string]float64{
 			"sema.permits_capacity process db":                  2,
-			"sema.permits_in_use process db":                    1,
+			"sema.permits_in_use process db":                    2,
 			"sema.acquires process acquired db":                 3,
 			"sema.acquire_wait process acquired db":             1,
 			"sema.hold process db":                              1,

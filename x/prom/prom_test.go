@@ -223,7 +223,7 @@ func TestCollector_HistogramContainsAllAcquires(t *testing.T) {
 
 func TestCollector_HundredThousandNamesAreBounded(t *testing.T) {
 	t.Parallel()
-	const names = 100_000
+	const names = 100_000 / raceFactor
 	metrics := prom.New(prom.Declare("vip"))
 	for i := range names {
 		s := sema.New(1, sema.Name(fmt.Sprintf("user-%d", i)), sema.Observe(metrics))
@@ -249,7 +249,7 @@ func TestCollector_HundredThousandNamesAreBounded(t *testing.T) {
 
 func TestCollector_HundredThousandClassesAreBounded(t *testing.T) {
 	t.Parallel()
-	const tenants = 100_000
+	const tenants = 100_000 / raceFactor
 	metrics := prom.New(prom.MaxClasses(10))
 	q := wfq.New(sema.MaxCapacity, sema.Name("api"), sema.Observe(metrics))
 	metrics.Add("api", q)
