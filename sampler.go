@@ -55,6 +55,15 @@ func sampleLimit(observers []Observer) uint64 {
 	return math.MaxUint64 / uint64(max(1, every))
 }
 
+// SkipsBegin reports whether an acquire that does not wait may skip Begin, and call
+// [Monitor.Granted] when it has taken its permits. That saves most of what an observer
+// costs. It is false for a nil Monitor, which needs neither.
+func (m *Monitor) SkipsBegin() bool { return m != nil && !m.traces }
+
+// Granted issues and reports the permit of an acquire that did not wait and skipped Begin.
+// If an observer panics, the permit is released.
+func (m *Monitor) Granted(i *Issuer, n int64) Permit { return m.issue(i, n) }
+
 // sampled reports whether the permits of a generation are part of the sample.
 func (m *Monitor) sampled(gen uint64) bool {
 	const golden = 0x9e3779b97f4a7c15

@@ -312,15 +312,15 @@ func (s *Set) collectSeries(series *Series, yield func(Sample)) {
 	}
 	add(acquires, float64(series.outcomes[outcomeError].Load()), outcomeNames[outcomeError])
 	add(headAge, series.headAge().Seconds())
+	// Counters that may matter when they count for the first time start at 0: Prometheus sees
+	// no increase in a series that appears with another value.
 	for i, reason := range reasonNames {
-		if n := series.reasons[i].Load(); n > 0 {
+		if n := series.reasons[i].Load(); n > 0 || i < commonReasons {
 			add(rejections, float64(n), reason)
 		}
 	}
 	for i := range reportKinds {
-		if n := series.reports[i].Load(); n > 0 {
-			add(diagnostics, float64(n), reportKinds[i].name)
-		}
+		add(diagnostics, float64(series.reports[i].Load()), reportKinds[i].name)
 	}
 }
 

@@ -75,6 +75,9 @@ var reasonNames = [...]string{
 	"shedding", "deadline", "class-rate", "budget", "overloaded", "timeout", Other,
 }
 
+// commonReasons is the number of reasons, from the first, that any gate may have.
+const commonReasons = 6
+
 // isError reports whether a reason is a fault instead of a limit.
 func isError(reason string) bool {
 	switch reason {
