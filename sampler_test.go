@@ -11,7 +11,7 @@ import (
 	"github.com/sema-go/sema/wfq"
 )
 
-// A sampling journal is a Sampler that records events.
+// A samplingJournal is a Sampler that records events.
 type samplingJournal struct {
 	journal
 	every int
@@ -162,16 +162,16 @@ func TestSampler_OfACounterReceivesWaitsOnly(t *testing.T) {
 // A waitJournal records the ends of waits, with the value of the caller's context.
 type waitJournal struct {
 	samplingJournal
-	ended []sema.Event
-	who   []any
+	ended   []sema.Event
+	callers []any
 }
 
-type whoKey struct{}
+type callerKey struct{}
 
 func (j *waitJournal) ObserveWait(ctx context.Context, queued sema.Event) func(sema.Event) {
 	return func(e sema.Event) {
 		e.Waiters = queued.Waiters
-		j.ended, j.who = append(j.ended, e), append(j.who, ctx.Value(whoKey{}))
+		j.ended, j.callers = append(j.ended, e), append(j.callers, ctx.Value(callerKey{}))
 	}
 }
 
@@ -181,7 +181,7 @@ func TestWaitObserver_FollowsEachWait(t *testing.T) {
 		a, b := &waitJournal{}, &waitJournal{}
 		s := sema.New(1, sema.Observe(a), sema.Observe(b), sema.MaxWait(time.Minute))
 		held := mustAcquire(t, s, 1)
-		ctx := context.WithValue(t.Context(), whoKey{}, "batch")
+		ctx := context.WithValue(t.Context(), callerKey{}, "batch")
 		time.AfterFunc(time.Second, held.Release)
 		permit := mustAcquire(t, s, 1)
 		_, err := s.Acquire(ctx, 1)
@@ -190,8 +190,8 @@ func TestWaitObserver_FollowsEachWait(t *testing.T) {
 		mustAcquire(t, s, 1).Release() // no wait
 		for _, j := range []*waitJournal{a, b} {
 			if len(j.ended) != 2 || j.ended[0].Kind != sema.EventAcquired || j.ended[0].Wait != time.Second || j.ended[0].Waiters != 1 ||
-				j.ended[1].Kind != sema.EventTimedOut || j.who[1] != "batch" {
-				t.Errorf("waits %+v of %v", j.ended, j.who)
+				j.ended[1].Kind != sema.EventTimedOut || j.callers[1] != "batch" {
+				t.Errorf("waits %+v of %v", j.ended, j.callers)
 			}
 		}
 	})

@@ -65,7 +65,7 @@ type options struct {
 func Meters(p metric.MeterProvider) Option { return func(o *options) { o.meters = p } }
 
 // Trace makes a span of each acquire that waits, as a child of the span of its context. The
-// span has the attributes semaphore, class, weight, waiters and outcome. Without this option
+// span has the attributes semaphore, class, weight, waiters and result. Without this option
 // there are no spans.
 func Trace(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 

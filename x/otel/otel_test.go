@@ -45,7 +45,7 @@ func collect(t *testing.T, reader *metric.ManualReader) map[string]float64 {
 	add := func(name string, set attribute.Set, v float64) {
 		var list []string
 		for _, kv := range set.ToSlice() {
-			list = append(list, kv.Value.Emit())
+			list = append(list, kv.Value.String())
 		}
 		values[name+" "+strings.Join(list, " ")] = v
 	}
@@ -214,16 +214,16 @@ func TestExporter_AWaitIsASpan(t *testing.T) {
 			t.Fatalf("%d spans, want 2 waits and the request", len(got))
 		}
 		for i, want := range []struct {
-			outcome string
-			took    time.Duration
-			code    codes.Code
+			result string
+			took   time.Duration
+			code   codes.Code
 		}{{"acquired", 2 * time.Second, codes.Unset}, {"timeout", time.Minute, codes.Error}} {
 			span := got[i]
 			if took := span.EndTime.Sub(span.StartTime); took != want.took || span.Parent.SpanID() != request.SpanContext().SpanID() || span.Status.Code != want.code {
 				t.Errorf("span %q of %v, status %v, parent %v", span.Name, took, span.Status, span.Parent.SpanID())
 			}
 			for _, kv := range []attribute.KeyValue{
-				attribute.String("semaphore", "db"), attribute.Int64("weight", 1), attribute.Int("waiters", 1), attribute.String("outcome", want.outcome),
+				attribute.String("semaphore", "db"), attribute.Int64("weight", 1), attribute.Int("waiters", 1), attribute.String("outcome", want.result),
 			} {
 				if !slices.Contains(span.Attributes, kv) {
 					t.Errorf("span %d has attributes %v, want %v", i, span.Attributes, kv)

@@ -15,7 +15,7 @@ import (
 // A recorder records the distributions of a series, with attributes that are built once.
 type recorder struct {
 	exporter *Exporter
-	waits    map[string]metric.MeasurementOption // by outcome
+	waits    map[string]metric.MeasurementOption // by result
 	class    metric.MeasurementOption            // nil: of the whole gate
 	hold     metric.MeasurementOption
 	db       metric.MeasurementOption // nil: not a pool of connections
@@ -28,8 +28,8 @@ func (e *Exporter) newRecorder(s *measure.Series) measure.Recorder {
 		r.class = metric.WithAttributeSet(attributesOf(measure.ClassWait, append(values, s.Class)))
 		return r
 	}
-	for _, outcome := range measure.Outcomes() {
-		r.waits[outcome] = metric.WithAttributeSet(attributesOf(measure.AcquireWait, []string{s.Backend, s.Semaphore, outcome}))
+	for _, result := range measure.Results() {
+		r.waits[result] = metric.WithAttributeSet(attributesOf(measure.AcquireWait, []string{s.Backend, s.Semaphore, result}))
 	}
 	if e.connections != nil && e.connections.names[s.Semaphore] {
 		r.db = metric.WithAttributeSet(attribute.NewSet(poolName.String(s.Semaphore)))
@@ -38,15 +38,15 @@ func (e *Exporter) newRecorder(s *measure.Series) measure.Recorder {
 }
 
 // Waited implements [measure.Recorder].
-func (r *recorder) Waited(outcome string, seconds float64) {
+func (r *recorder) Waited(result string, seconds float64) {
 	ctx := context.Background()
 	switch {
 	case r.class == nil:
-		r.exporter.distribution[measure.AcquireWait].Record(ctx, seconds, r.waits[outcome])
-	case outcome == measure.Acquired:
+		r.exporter.distribution[measure.AcquireWait].Record(ctx, seconds, r.waits[result])
+	case result == measure.Acquired:
 		r.exporter.distribution[measure.ClassWait].Record(ctx, seconds, r.class)
 	}
-	if r.db != nil && outcome == measure.Acquired {
+	if r.db != nil && result == measure.Acquired {
 		r.exporter.connections.waitTime.Record(ctx, seconds, r.db)
 	}
 }
@@ -78,9 +78,9 @@ func (e *Exporter) ObserveWait(ctx context.Context, queued sema.Event) func(sema
 	_, span := e.tracer.Start(ctx, "sema.acquire", trace.WithAttributes(attributes...))
 	return func(ended sema.Event) {
 		unlist(ended)
-		outcome := measure.OutcomeOf(&ended)
-		span.SetAttributes(attribute.String("outcome", outcome))
-		if outcome != measure.Acquired {
+		result := measure.ResultOf(&ended)
+		span.SetAttributes(attribute.String("outcome", result))
+		if result != measure.Acquired {
 			span.SetStatus(codes.Error, sema.Reason(ended.Err))
 		}
 		span.End()

@@ -17,8 +17,8 @@ type recorder struct {
 	series    *measure.Series
 
 	mu    sync.Mutex
-	waits map[string]*histogram // by outcome; guarded by mu, and entries are never replaced
-	acq   lazyHistogram         // of outcome acquired, which is looked up at each wait
+	waits map[string]*histogram // by result; guarded by mu, and entries are never replaced
+	acq   lazyHistogram         // of result acquired, which is looked up at each wait
 	hold  lazyHistogram
 }
 
@@ -40,7 +40,7 @@ func newRecorder(c *Collector, o *options, s *measure.Series) *recorder {
 }
 
 // Waited implements [measure.Recorder].
-func (r *recorder) Waited(outcome string, seconds float64) { r.wait(outcome).Observe(seconds) }
+func (r *recorder) Waited(result string, seconds float64) { r.wait(result).Observe(seconds) }
 
 // Held implements [measure.Recorder].
 func (r *recorder) Held(seconds float64) {
@@ -49,23 +49,23 @@ func (r *recorder) Held(seconds float64) {
 	}
 }
 
-// wait returns the histogram of waits with an outcome. Those of a class are not divided by
-// outcome, and only granted ones count.
-func (r *recorder) wait(outcome string) prometheus.Observer {
+// wait returns the histogram of waits with an result. Those of a class are not divided by
+// result, and only granted ones count.
+func (r *recorder) wait(result string) prometheus.Observer {
 	switch {
-	case outcome == measure.Acquired && r.series.Class != "":
+	case result == measure.Acquired && r.series.Class != "":
 		return r.acq.get(func() *histogram { return r.new(measure.ClassWait, true, r.series.Class) })
-	case outcome == measure.Acquired:
-		return r.acq.get(func() *histogram { return r.new(measure.AcquireWait, true, outcome) })
+	case result == measure.Acquired:
+		return r.acq.get(func() *histogram { return r.new(measure.AcquireWait, true, result) })
 	case r.series.Class != "":
 		return discard{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waits[outcome] == nil {
-		r.waits[outcome] = r.new(measure.AcquireWait, false, outcome)
+	if r.waits[result] == nil {
+		r.waits[result] = r.new(measure.AcquireWait, false, result)
 	}
-	return r.waits[outcome]
+	return r.waits[result]
 }
 
 type discard struct{}

@@ -163,10 +163,10 @@ func (s *Set) addClass(as label, name string, st *classState, sum counts, yield 
 	if st.hasAge {
 		add(classHeadAge, st.queuedFor.Seconds())
 	}
-	add(classAcquires, float64(sum.Acquired), outcomeNames[outcomeAcquired])
-	add(classAcquires, float64(sum.TimedOut), outcomeNames[outcomeTimeout])
-	add(classAcquires, float64(sum.Cancelled), outcomeNames[outcomeCanceled])
-	add(classAcquires, float64(sum.Rejected), outcomeNames[outcomeRejected])
+	add(classAcquires, float64(sum.Acquired), resultNames[resultAcquired])
+	add(classAcquires, float64(sum.TimedOut), resultNames[resultTimeout])
+	add(classAcquires, float64(sum.Cancelled), resultNames[resultCanceled])
+	add(classAcquires, float64(sum.Rejected), resultNames[resultRejected])
 	add(classWaitTime, sum.WaitTime.Seconds())
 	for _, reason := range admit.Reasons() {
 		if n := sum.shed[reason]; n > 0 {
@@ -223,7 +223,7 @@ func (s *Set) collectKeys(as label, k *keyed, yield func(Sample)) {
 	add(inUse, float64(whole.InUse))
 	add(waiters, float64(whole.Waiters))
 	for i, n := range []int64{whole.Acquired, whole.TimedOut, whole.Cancelled, whole.Rejected} {
-		add(acquires, float64(n), outcomeNames[i])
+		add(acquires, float64(n), resultNames[i])
 	}
 	add(waits, float64(whole.Waited))
 	add(waitSeconds, whole.WaitTime.Seconds())

@@ -214,10 +214,10 @@ func (c *collector) common(oldest map[string]time.Duration) {
 	c.addCount(waiters, int64(st.Waiters))
 	c.add(isDraining, oneIf(st.Draining))
 	c.add(isClosed, oneIf(st.Closed))
-	c.addCount(acquires, st.Acquired, outcomeNames[outcomeAcquired])
-	c.addCount(acquires, st.TimedOut, outcomeNames[outcomeTimeout])
-	c.addCount(acquires, st.Cancelled, outcomeNames[outcomeCanceled])
-	c.addCount(acquires, st.Rejected, outcomeNames[outcomeRejected])
+	c.addCount(acquires, st.Acquired, resultNames[resultAcquired])
+	c.addCount(acquires, st.TimedOut, resultNames[resultTimeout])
+	c.addCount(acquires, st.Cancelled, resultNames[resultCanceled])
+	c.addCount(acquires, st.Rejected, resultNames[resultRejected])
 	c.addCount(waits, st.Waited)
 	c.add(waitSeconds, st.WaitTime.Seconds())
 	if c.limit.Configured {
@@ -306,11 +306,11 @@ func (s *Set) collectSeries(series *Series, yield func(Sample)) {
 		yield(Sample{d, append([]string{series.Backend, series.Semaphore}, labels...), value})
 	}
 	if !counted { // granted acquires are not counted: only a sample of them is observed
-		for _, outcome := range []int{outcomeTimeout, outcomeCanceled, outcomeRejected} {
-			add(acquires, float64(series.outcomes[outcome].Load()), outcomeNames[outcome])
+		for _, result := range []int{resultTimeout, resultCanceled, resultRejected} {
+			add(acquires, float64(series.results[result].Load()), resultNames[result])
 		}
 	}
-	add(acquires, float64(series.outcomes[outcomeError].Load()), outcomeNames[outcomeError])
+	add(acquires, float64(series.results[resultError].Load()), resultNames[resultError])
 	add(headAge, series.headAge().Seconds())
 	// Counters that may matter when they count for the first time start at 0: Prometheus sees
 	// no increase in a series that appears with another value.

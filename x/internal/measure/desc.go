@@ -23,7 +23,7 @@ const (
 	LabelBackend   = "backend"
 	LabelSemaphore = "semaphore"
 	labelClass     = "class"
-	labelOutcome   = "outcome"
+	labelEnd       = "outcome"
 	labelReason    = "reason"
 	labelResult    = "result"
 	labelState     = "state"
@@ -51,15 +51,15 @@ var (
 	oldestHold   = desc(Gauge, "sema_oldest_hold_seconds", "s", "How long the oldest recorded permit has been held. Absent without diagnostics.")
 	isDraining   = desc(Gauge, "sema_draining", "1", "1 while Drain rejects callers.")
 	isClosed     = desc(Gauge, "sema_closed", "1", "1 after Close.")
-	acquires     = desc(Counter, "sema_acquires_total", "{acquire}", "Acquires that ended, by outcome.", labelOutcome)
-	waits        = desc(Counter, "sema_waits_total", "{acquire}", "Acquires that were queued, whatever their outcome.")
+	acquires     = desc(Counter, "sema_acquires_total", "{acquire}", "Acquires that ended, by result.", labelEnd)
+	waits        = desc(Counter, "sema_waits_total", "{acquire}", "Acquires that were queued, whatever their result.")
 	waitSeconds  = desc(Counter, "sema_wait_seconds_total", "s", "Time that callers have spent in the queue, including those queued now.")
-	rejections   = desc(Counter, "sema_rejections_total", "{acquire}", "Acquires that failed without a timeout or the end of their context, by reason. Absent if the gate is not observed.", labelReason)
+	rejections   = desc(Counter, "sema_acquire_rejections_total", "{acquire}", "Acquires that failed without a timeout or the end of their context, by reason. Absent if the gate is not observed.", labelReason)
 	diagnostics  = desc(Counter, "sema_diagnostics_total", "{report}", "Reports of the diagnostics, by kind: leaked, overheld, over-released, inverted, deadlocked, mismatched, failed-open.", labelKind)
 	wrongSetting = desc(Gauge, "sema_configuration_problem", "1", "1 if what the configuration file sets for the limit is not in force.")
 
 	// AcquireWait and Hold are fed by observers.
-	AcquireWait = desc(Histogram, "sema_acquire_wait_seconds", "s", "How long acquires took to be granted or to fail, by outcome.", labelOutcome)
+	AcquireWait = desc(Histogram, "sema_acquire_wait_seconds", "s", "How long acquires took to be granted or to fail, by result.", labelEnd)
 	Hold        = desc(Histogram, "sema_hold_seconds", "s", "How long permits were held, of a sample.")
 )
 
@@ -70,7 +70,7 @@ var (
 	classInUse    = desc(Gauge, "sema_class_permits_in_use", "{permit}", "Permits that the class holds.", labelClass)
 	classWaiters  = desc(Gauge, "sema_class_waiters", "{waiter}", "Queued callers of the class.", labelClass)
 	classHeadAge  = desc(Gauge, "sema_class_head_of_queue_age_seconds", "s", "How long the oldest waiter of the class has waited; 0: none waits.", labelClass)
-	classAcquires = desc(Counter, "sema_class_acquires_total", "{acquire}", "Acquires of the class that ended, by outcome.", labelClass, labelOutcome)
+	classAcquires = desc(Counter, "sema_class_acquires_total", "{acquire}", "Acquires of the class that ended, by result.", labelClass, labelEnd)
 	classWaitTime = desc(Counter, "sema_class_wait_seconds_total", "s", "Time that callers of the class have spent in the queue.", labelClass)
 	classSheds    = desc(Counter, "sema_class_sheds_total", "{request}", "Requests of the class that admission control rejected, by reason.", labelClass, labelReason)
 

@@ -20,11 +20,11 @@ type Series struct {
 	Class              string // "": of the whole gate
 	Recorder           Recorder
 
-	whole    *Series // of the gate, for the semaphore of a key; nil: itself, or fed by the observed events as well
-	counted  bool    // by Stats of a registered gate; guarded by Set.mu
-	outcomes [len(outcomeNames)]atomic.Int64
-	reasons  [len(reasonNames)]atomic.Int64
-	reports  [len(reportKinds)]atomic.Int64
+	whole   *Series // of the gate, for the semaphore of a key; nil: itself, or fed by the observed events as well
+	counted bool    // by Stats of a registered gate; guarded by Set.mu
+	results [len(resultNames)]atomic.Int64
+	reasons [len(reasonNames)]atomic.Int64
+	reports [len(reportKinds)]atomic.Int64
 
 	granted atomic.Int64 // acquires granted, from Stats; -1: unknown
 
@@ -33,39 +33,39 @@ type Series struct {
 	queue  list.List // of start times, relative to the epoch of package monotonic; the oldest first
 }
 
-// The outcomes of acquires.
+// The results of acquires.
 const (
-	outcomeAcquired = iota
-	outcomeTimeout
-	outcomeCanceled
-	outcomeRejected
-	outcomeError
+	resultAcquired = iota
+	resultTimeout
+	resultCanceled
+	resultRejected
+	resultError
 )
 
-var outcomeNames = [...]string{"acquired", "timeout", "canceled", "rejected", "error"}
+var resultNames = [...]string{"acquired", "timeout", "canceled", "rejected", "error"}
 
-// Acquired is the outcome of acquires that were granted.
+// Acquired is the result of acquires that were granted.
 const Acquired = "acquired"
 
-// Outcomes returns the outcomes of acquires.
-func Outcomes() []string { return outcomeNames[:] }
+// Results returns the results of acquires.
+func Results() []string { return resultNames[:] }
 
-// OutcomeOf returns the outcome of an acquire from the event that ended it.
-func OutcomeOf(e *sema.Event) string { return outcomeNames[outcomeOf(e)] }
+// ResultOf returns the result of an acquire from the event that ended it.
+func ResultOf(e *sema.Event) string { return resultNames[resultOf(e)] }
 
-func outcomeOf(e *sema.Event) int {
+func resultOf(e *sema.Event) int {
 	switch e.Kind {
 	case sema.EventAcquired:
-		return outcomeAcquired
+		return resultAcquired
 	case sema.EventTimedOut:
-		return outcomeTimeout
+		return resultTimeout
 	case sema.EventCancelled:
-		return outcomeCanceled
+		return resultCanceled
 	}
 	if _, reason := reasonIndex(e.Err); isError(reason) {
-		return outcomeError
+		return resultError
 	}
-	return outcomeRejected
+	return resultRejected
 }
 
 // reasonNames are the reasons that have series of their own. A gate of the user may return
@@ -175,10 +175,10 @@ func (s *Series) observe(e *sema.Event) {
 
 // ended counts an acquire that has ended, and records its wait if it waited.
 func (s *Series) ended(e *sema.Event) {
-	outcome := outcomeOf(e)
-	s.outcomes[outcome].Add(1)
+	result := resultOf(e)
+	s.results[result].Add(1)
 	if e.Wait > 0 {
-		s.Recorder.Waited(outcomeNames[outcome], e.Wait.Seconds())
+		s.Recorder.Waited(resultNames[result], e.Wait.Seconds())
 	}
 }
 

@@ -44,7 +44,7 @@ type Config struct {
 // A Recorder records the distributions of one series. Its methods may be called
 // concurrently.
 type Recorder interface {
-	Waited(outcome string, seconds float64)
+	Waited(result string, seconds float64)
 	Held(seconds float64)
 }
 
