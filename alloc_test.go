@@ -21,10 +21,12 @@ func TestAcquire_UncontendedAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s, striped, weighted := sema.New(8), sema.NewStriped(8), sema.NewWeighted(8)
+	sampled := sema.New(8, sema.Observe(quietSampler{}))
 	counter := sema.NewCounter(8, 8)
 	var spin sema.Spin
 	for name, pair := range map[string]func(){
 		"Semaphore": func() { p, _ := s.Acquire(ctx, 1); p.Release() },
+		"Sampled":   func() { p, _ := sampled.Acquire(ctx, 1); p.Release() },
 		"Try":       func() { p, _ := s.TryAcquire(ctx, 3); p.Release() },
 		"TryAll":    func() { p, _ := s.TryAcquireFree(ctx); p.Release() },
 		"Split":     func() { p, _ := s.Acquire(ctx, 2); a, b, _ := p.Split(1); a.Release(); b.Release() },

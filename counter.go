@@ -184,7 +184,9 @@ func (c *Counter) Post(n int64) error {
 				core.mu.Lock()
 				core.unlock(core.settleLocked())
 			}
-			c.monitor.Report(Event{Kind: EventReleased, Weight: n})
+			if m := c.monitor; m != nil && m.samples == 0 {
+				m.Report(Event{Kind: EventReleased, Weight: n})
+			}
 			return nil
 		}
 	}

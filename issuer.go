@@ -94,14 +94,14 @@ func (i *Issuer) splitOff(n int64) *Issuer {
 	return i
 }
 
-// returned returns a permit to the owner. since is the time of its acquire, counted
-// from epoch.
-func (i *Issuer) returned(n, since int64) {
+// returned returns a permit of generation gen to the owner. since is the time of its
+// acquire, counted from epoch.
+func (i *Issuer) returned(n int64, gen uint64, since int64) {
 	if i == nil {
 		panic("sema: Release of a permit of an Issuer without Init")
 	}
-	if i.monitor != nil {
-		i.monitor.takeBack(i, n, since)
+	if m := i.monitor; m != nil && m.reportsRelease(gen, since) {
+		m.takeBack(i, n, since)
 		return
 	}
 	i.owner.TakeBack(n)

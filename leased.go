@@ -49,7 +49,7 @@ func (w *Wait) Leased(l Lease) Permit {
 	}
 	w.endWait()
 	p := newLeaseRecord(w, l).leased(w.weight)
-	w.m.issued(p, &Event{Kind: EventAcquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
+	w.issued(p)
 	return p
 }
 

@@ -33,6 +33,7 @@ type Monitor struct {
 
 	reports
 	traces    bool        // acquires may need a trace
+	samples   uint64      // see sampleLimit; 0: all events are reported
 	exhausted atomic.Bool // the last reported state
 }
 
@@ -70,7 +71,11 @@ func (c *config) newMonitor() *Monitor {
 	if len(r.observers) == 0 { // without observers, reports go to the log
 		r.observers = []Observer{defaultLog}
 	}
-	return &Monitor{name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
+	m := &Monitor{name: c.Name, reports: r, traces: r.level > DiagnoseOff || r.warnHold > 0 || r.sites}
+	if !m.traces {
+		m.samples = sampleLimit(r.observers)
+	}
+	return m
 }
 
 // ForClass returns a monitor for one class of a gate, such as a tenant. The argument
@@ -80,7 +85,7 @@ func (m *Monitor) ForClass(gate Gate, class string) *Monitor {
 	if m == nil {
 		return nil
 	}
-	child := &Monitor{name: m.name, class: class, reports: m.reports, traces: m.traces}
+	child := &Monitor{name: m.name, class: class, reports: m.reports, traces: m.traces, samples: m.samples}
 	child.stats, _ = gate.(interface{ Stats() Stats })
 	return child
 }
@@ -159,13 +164,15 @@ func (m *Monitor) Report(e Event) {
 	}
 }
 
-// report does the work of Report. It takes a pointer because an Event has 128 bytes.
-func (m *Monitor) report(e *Event) {
+// report does the work of Report. It takes a pointer because an Event has 128 bytes, and
+// returns it.
+func (m *Monitor) report(e *Event) *Event {
 	e.Name, e.Class = m.name, m.class
 	e.Waiters += m.waiters() // e.Waiters is 1 for a caller that is about to wait, else 0
 	for _, o := range m.observers {
 		o.Observe(*e)
 	}
+	return e
 }
 
 // A Wait is one acquire under observation, from [Monitor.Begin] to Granted or Failed.
@@ -174,8 +181,9 @@ type Wait struct {
 	m      *Monitor
 	ctx    context.Context
 	weight int64
-	start  int64  // of the wait, since epoch; 0: the caller has not waited
-	trace  *trace // nil unless the monitor traces acquires
+	start  int64       // of the wait, since epoch; 0: the caller has not waited
+	trace  *trace      // nil unless the monitor traces acquires
+	ended  func(Event) // of the observers that follow waits; nil: none
 }
 
 // A trace is what is known of a caller at a gate with diagnostics or call sites.
@@ -235,8 +243,8 @@ func (w *Wait) Queued() {
 		return
 	}
 	w.start = sinceEpoch()
-	m.report(&Event{Kind: EventQueued, Weight: w.weight, Site: w.site(), Waiters: 1})
-	if !m.signals && m.exhausted.CompareAndSwap(false, true) {
+	w.follow(m.report(&Event{Kind: EventQueued, Weight: w.weight, Site: w.site(), Waiters: 1}))
+	if !m.signals && m.samples == 0 && m.exhausted.CompareAndSwap(false, true) {
 		m.report(&Event{Kind: EventExhausted, Waiters: 1})
 	}
 	if t := w.trace; t != nil && t.record {
@@ -274,13 +282,19 @@ func (w *Wait) Granted(i *Issuer) Permit {
 	}
 	w.endWait()
 	var p Permit
-	if w.trace != nil && w.trace.record {
+	switch {
+	case w.m.samples != 0:
+		var sampled bool
+		if p, sampled = w.m.permit(i, w.weight); !sampled && w.start == 0 {
+			return p
+		}
+	case w.trace != nil && w.trace.record:
 		p = newRecord(w, i).permit(w.weight)
 		i.unslotted.Add(1)
-	} else {
+	default:
 		p = i.permitSince(w.weight, sinceEpoch())
 	}
-	w.m.issued(p, &Event{Kind: EventAcquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
+	w.issued(p)
 	return p
 }
 
@@ -294,6 +308,14 @@ func (w *Wait) Granted(i *Issuer) Permit {
 // forwarding fails until the writes reach the cache. The atomic operation waits for
 // that anyway.
 func (m *Monitor) issue(i *Issuer, n int64) Permit {
+	if m.samples != 0 {
+		p, sampled := m.permit(i, n)
+		if sampled {
+			w := Wait{m: m, weight: n}
+			w.issued(p)
+		}
+		return p
+	}
 	e := Event{Kind: EventAcquired, Name: m.name, Class: m.class, Weight: n}
 	p := i.permitSince(n, sinceEpoch())
 	reported := false
@@ -336,23 +358,31 @@ func (m *Monitor) takeBack(i *Issuer, n, since int64) {
 }
 
 // issued reports a new permit, and releases it if an observer panics.
-func (m *Monitor) issued(p Permit, e *Event) {
+func (w *Wait) issued(p Permit) {
 	reported := false
 	defer func() {
 		if !reported {
 			p.Release()
 		}
 	}()
-	m.report(e)
-	m.reportTransition()
+	w.report(&Event{Kind: EventAcquired, Weight: w.weight, Wait: w.waited(), Site: w.site()})
+	w.m.reportTransition()
 	reported = true
+}
+
+// report reports the end of an acquire.
+func (w *Wait) report(e *Event) {
+	if w.ended != nil { // even if an observer panics
+		defer func() { w.ended(*e) }()
+	}
+	w.m.report(e)
 }
 
 // lowered reports a grant like Granted, for a Counter, which issues no permit.
 func (w *Wait) lowered(n int64) {
-	if w.m != nil {
+	if w.m != nil && (w.m.samples == 0 || w.start != 0) {
 		w.endWait()
-		w.m.report(&Event{Kind: EventAcquired, Weight: n, Wait: w.waited(), Site: w.site()})
+		w.report(&Event{Kind: EventAcquired, Weight: n, Wait: w.waited(), Site: w.site()})
 	}
 }
 
@@ -370,7 +400,7 @@ func (w *Wait) Failed(err error) error {
 	case w.ctx != nil && w.ctx.Err() != nil && errors.Is(err, context.Cause(w.ctx)): // == panics on some types
 		kind = EventCancelled
 	}
-	m.report(&Event{Kind: kind, Weight: w.weight, Wait: w.waited(), Site: w.site(), Err: err})
+	w.report(&Event{Kind: kind, Weight: w.weight, Wait: w.waited(), Site: w.site(), Err: err})
 	m.reportTransition()
 	return err
 }
@@ -387,7 +417,7 @@ func (m *Monitor) reportTransition() {
 	if c := m.core; c != nil && !c.queue.occupied.Load() && (c.free() == 0) == m.exhausted.Load() {
 		return // the common case, decided without another call
 	}
-	if !m.signals {
+	if !m.signals && m.samples == 0 {
 		m.reportTransitionTo(m.isExhausted())
 	}
 }

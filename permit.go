@@ -97,11 +97,11 @@ func (p Permit) release() (first bool) {
 		h.rec.released(p.weight)
 		runtime.KeepAlive(h) // else the handle could be collected before this and reported as leaked
 	case slotHandle:
-		h.issuer.Load().returned(p.weight, since)
+		h.issuer.Load().returned(p.weight, p.gen, since)
 	case overflowHandle:
 		i := h.issuer.Load()
 		overflowHandles.Put(h)
-		i.returned(p.weight, since)
+		i.returned(p.weight, p.gen, since)
 	}
 	return true
 }
@@ -162,9 +162,13 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 		return Permit{}, Permit{}, errNotHeld("split")
 	}
 	first = Permit{h, p.gen + 2, n}
-	i := h.issuer.Load()
+	i, since := h.issuer.Load(), h.since.Load()
+	if m := i.monitor; m != nil && !m.reportsRelease(p.gen, since) {
+		since = 0
+		h.since.Store(since)
+	}
 	other := i.splitOff(n)
-	rest = other.permitSince(p.weight-n, h.since.Load())
+	rest = other.permitSince(p.weight-n, since)
 	if h.kind == slotHandle {
 		i.parts.Add(1) // the generation counts first as a permit of its own
 	}

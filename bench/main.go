@@ -8,6 +8,7 @@
 //	go run . patterns             # rates, fair queues, pools, groups, buffers
 //	go run . admit                # admission control, also under overload
 //	go run . growth               # cost as a function of size; writes docs/growth.md
+//	go run . metrics              # what exporters of metrics cost
 //	go run . core --json          # print JSON
 //	go run . core --readme FILE   # write the tables into FILE, between its marks
 //	go run . core --only 64-on-8  # scenarios whose name contains the text

@@ -278,10 +278,15 @@ var errUnknownSession = fmt.Errorf("%w: unknown session", errRejected)
 func (s *session) send(b protocol.Batch, within time.Duration) error {
 	ctx := s.client.within(within)
 	defer ctx.release()
+	began := time.Now()
 	reply, err := s.client.store.Apply(ctx, s.name, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Batches++
+	s.counts.ExchangeTime += time.Since(began)
+	if len(b.Ops) == 0 && !b.End {
+		s.counts.countHeartbeat(err == nil && reply.Status != protocol.Unknown && reply.Status != protocol.Stale)
+	}
 	if err != nil {
 		return err
 	}

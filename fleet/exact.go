@@ -175,6 +175,7 @@ func (s *exact) usageLocked() usage { return usage{acquired: s.acquired.Load()} 
 func (s *exact) loseGrantLocked(g *grant, why string) {
 	g.why = why
 	close(g.lost)
+	s.counts.countLost(why)
 	s.report(sema.Event{Kind: sema.EventLost, Weight: g.held, Hold: time.Since(g.since), Err: s.fault("hold", g.held, sema.ErrLost, why)})
 }
 

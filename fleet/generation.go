@@ -123,6 +123,7 @@ func (g *generation) notifyLostLocked(why string) {
 	g.why = why
 	close(g.lost)
 	if held := g.local.Stats().InUse; held > 0 {
+		g.of.counts.countLost(why)
 		g.of.report(sema.Event{Kind: sema.EventLost, Weight: held, Err: g.of.fault("hold", held, sema.ErrLost, why)})
 	}
 }

@@ -33,6 +33,44 @@ type Exchanges struct {
 	Sessions      int64 // opened
 	SessionsLost  int64
 	Panics        int64 // of observers that were not called by a caller's goroutine
+
+	Heartbeats       int64         // batches without operations, which renew and receive, that were confirmed
+	HeartbeatsFailed int64         // batches without operations that got no reply in time, or whose session had ended
+	ExchangeTime     time.Duration // total time of the batches, replied to or not
+	Lost             Losses        // leases lost while their permits were held
+}
+
+// Losses counts lost leases by reason. The held permits of a pool count as one lease for
+// each time that they are lost.
+type Losses struct {
+	Expired   int64 // the session was not renewed in time
+	Forgotten int64 // the store did not have the session any more
+	Revoked   int64 // by an operator
+	Closed    int64 // the client was closed while the permits were held
+}
+
+// countLost counts a lost lease. The session's mutex must be held.
+func (e *Exchanges) countLost(why string) {
+	switch why {
+	case reasonNotRenewed:
+		e.Lost.Expired++
+	case errUnknownSession.Error():
+		e.Lost.Forgotten++
+	case reasonClosed:
+		e.Lost.Closed++
+	default:
+		e.Lost.Revoked++
+	}
+}
+
+// countHeartbeat counts the result of a batch that only renewed. The session's mutex must
+// be held.
+func (e *Exchanges) countHeartbeat(confirmed bool) {
+	if confirmed {
+		e.Heartbeats++
+	} else {
+		e.HeartbeatsFailed++
+	}
 }
 
 // Stats returns a snapshot.

@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"math"
 	"time"
+
+	"github.com/sema-go/sema"
 )
 
-// An Option configures [New]: [Log], [PollEvery] or [MaxChange].
+// An Option configures [New]: [Log], [PollEvery], [MaxChange] or [Each].
 type Option interface{ apply(*options) }
 
 // options are what the options set. The zero value has all defaults.
@@ -15,6 +17,7 @@ type options struct {
 	logger    *slog.Logger  // nil: slog.Default
 	pollEvery time.Duration // 0: defaultPoll
 	maxChange float64       // 0: no bound
+	each      []sema.Option // of semaphores that the registry creates
 }
 
 const defaultPoll = 5 * time.Second
@@ -51,6 +54,13 @@ func MaxChange(factor float64) Option {
 		panic(fmt.Sprintf("registry: MaxChange(%v): want a factor above 1", factor))
 	}
 	return optionFunc(func(o *options) { o.maxChange = factor })
+}
+
+// Each sets options of all semaphores that [Registry.Semaphore] creates, such as
+// sema.Observe for an exporter of metrics. The options of a semaphore come after them. If
+// given several times, all apply.
+func Each(opts ...sema.Option) Option {
+	return optionFunc(func(o *options) { o.each = append(o.each, opts...) })
 }
 
 func (o *options) log() *slog.Logger {

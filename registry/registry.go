@@ -82,7 +82,7 @@ func (r *Registry) Semaphore(name string, capacity int64, why string, opts ...se
 		panic(fmt.Sprintf("registry: Semaphore(%q, %d): capacity is negative; use 0 to pause", name, capacity))
 	}
 	initial := Value{Capacity: min(capacity, sema.MaxCapacity)}
-	opts = append(slices.Clip(opts), sema.Name(name))
+	opts = slices.Concat(r.options.each, opts, []sema.Option{sema.Name(name)})
 	e := &entry{name: name, why: why, site: callsite.Here(), initial: initial}
 
 	r.mu.Lock()

@@ -224,3 +224,28 @@ func TestValue_Text(t *testing.T) {
 		}
 	}
 }
+
+func TestRegistry_EachSetsOptionsOfItsSemaphores(t *testing.T) {
+	t.Parallel()
+	var names []string
+	observer := sema.ObserverFunc(func(e sema.Event) {
+		if e.Kind == sema.EventAcquired {
+			names = append(names, e.Name)
+		}
+	})
+	r := registry.New(registry.Each(sema.Observe(observer)), registry.Each(sema.MaxWaiters(0)))
+	a, b := r.Semaphore("a", 1, "why"), r.Semaphore("b", 1, "why", sema.MaxWaiters(1))
+	for _, s := range []*sema.Semaphore{a, b} {
+		p, err := s.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+	}
+	if _, err := a.Acquire(t.Context(), 1); !errors.Is(err, sema.ErrQueueFull) {
+		t.Errorf("error %v, want queue full", err)
+	}
+	if !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("events of %q, want those of both", names)
+	}
+}

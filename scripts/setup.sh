@@ -18,6 +18,7 @@ need protoc protobuf-compiler # scripts/generate.sh
 need tmux tmux          # a real terminal for sema top
 need chromium chromium  # a real browser for the dashboard
 need sqlite3 sqlite3    # reads x/sqlitestore's tables
+need prometheus prometheus # alert rules and dashboards: also promtool
 need redis-server redis-server
 need redis-cli redis-tools
 need psql postgresql-client

@@ -203,6 +203,9 @@ func (c *class) acquire(ctx context.Context, op string, n int64, mayWait bool) (
 	if n <= 0 || ctx == nil || ctx.Err() != nil {
 		return c.unusual(ctx, op, n)
 	}
+	if c.monitor.SkipsBegin() && c.take(n) {
+		return c.monitor.Granted(&c.issuer, n), nil
+	}
 	watch := c.monitor.BeginTry(ctx, n)
 	if mayWait {
 		watch = c.monitor.Begin(ctx, n)

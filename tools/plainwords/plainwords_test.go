@@ -26,6 +26,7 @@ func TestCheckWords_FindsReplacedWords(t *testing.T) {
 		"the first in\nline":                           `"first in line"`,
 		"an old outcome":                               `"outcome"`,
 		"the label result (was `outcome`)":             "",
+		"sema_acquires_total{outcome=\"timeout\"}":     "",
 		"what people see":                              `"people"`,
 		"the permit is back":                           `"is back"`,
 		"it is not unused":                             `"not unused"`,

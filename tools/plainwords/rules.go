@@ -39,8 +39,8 @@ var phrases = []phrase{
 	rule(`(permit|permits|lease|leases|one|all|it) (is|are|was|were) out([,.;:)]|$)`, "held, in use"),
 	rule(`engines?`, "store", "storage engine", "|engine"), // the pattern of words that clients must not see
 	rule(`wish(es|ed)?`, "request, operation"),
-	// outcome is the label of sema_acquires_total.
-	rule(`fates?|verdicts?|outcomes?`, "result, status", "(was \u0060outcome", "(were \u0060outcome", "outcome=\"", "{\"outcome\"}", "label \u0060outcome\u0060", "| \u0060outcome\u0060 |"),
+	rule(`fates?|verdicts?|outcomes?`, "result, status", "(was \u0060outcome", "(were \u0060outcome",
+		"outcome=", "\"outcome\"", "(outcome)", "{outcome}", "\u0060outcome\u0060"), // the label of sema_acquires_total
 	rule(`dead`, "expired, ended, killed", "dead rows", "dead tuples"),
 	rule(`dies|died|dying`, "ends, was killed"),
 	rule(`silent`, "that does not reply"),

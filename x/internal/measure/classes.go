@@ -1,0 +1,238 @@
+package measure
+
+import (
+	"cmp"
+	"iter"
+	"time"
+
+	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/admit"
+	"github.com/sema-go/sema/group"
+)
+
+// defaultClass stands for the class without a name.
+const defaultClass = "default"
+
+// counts are the counters of a class that are exported.
+type counts struct {
+	sema.Counts
+	shed map[admit.Reason]int64
+}
+
+// A classState is the state of a class when it was collected.
+type classState struct {
+	sema.Stats
+	queuedFor time.Duration
+	shed      map[admit.Reason]int64
+	hasAge    bool // queuedFor is known
+}
+
+// A classTally adds up the counters of the classes of a gate. A class that is idle is
+// forgotten by its gate, and starts at 0 when it is used again; its series continues.
+type classTally struct {
+	last  map[string]counts // by class, of those that have series of their own
+	total map[string]counts
+	other counts // highest so far, since the two readings that it is computed from differ in time
+}
+
+// classes adds the classes of the gate.
+func (c *collector) classes() {
+	switch g := c.limit.Gate.(type) {
+	case *admit.Controller:
+		st, _ := c.limit.Details.(admit.Stats)
+		c.set.collectClasses(c.as, func(yield func(string, classState) bool) {
+			for name, k := range g.Classes() {
+				if !yield(cmp.Or(name, defaultClass), classState{Stats: k.Stats, shed: k.Shed}) {
+					return
+				}
+			}
+		}, classState{Stats: c.limit.Stats, shed: st.Shed}, c.yield)
+	default:
+		c.set.collectClasses(c.as, func(yield func(string, classState) bool) {
+			for name, k := range c.limit.Classes() {
+				if !yield(cmp.Or(name, defaultClass), classState{Stats: k.Stats, queuedFor: k.QueuedFor, hasAge: true}) {
+					return
+				}
+			}
+		}, classState{Stats: c.limit.Stats}, c.yield)
+	}
+}
+
+// collectClasses yields the samples of classes. What exceeds the bound goes to one class
+// Other, whose counters are those of the whole without those of the others.
+func (s *Set) collectClasses(as label, classes iter.Seq2[string, classState], whole classState, yield func(Sample)) {
+	t := s.tracked[as.name]
+	var other classState
+	otherClasses := 0
+	seen := map[string]bool{}
+	for name, st := range classes {
+		if t == nil {
+			t = &classTally{map[string]counts{}, map[string]counts{}, counts{shed: map[admit.Reason]int64{}}}
+			s.tracked[as.name] = t
+		}
+		if name = clean(name); seen[name] || s.class(as.name, name) == Other {
+			otherClasses++
+			other.InUse += st.InUse
+			other.Waiters += st.Waiters
+			other.queuedFor = max(other.queuedFor, st.queuedFor)
+			other.hasAge = other.hasAge || st.hasAge
+			continue
+		}
+		seen[name] = true
+		now := t.update(name, counts{st.Counts, st.shed})
+		s.addClass(as, name, &st, now, yield)
+		s.noteAcquired(as, name, now.Acquired)
+	}
+	if t == nil {
+		return
+	}
+	for name := range t.last {
+		if !seen[name] { // idle, and forgotten by the gate
+			t.last[name] = counts{}
+			s.addClass(as, name, &classState{}, t.total[name], yield)
+		}
+	}
+	if otherClasses > 0 || t.other.Acquired > 0 {
+		s.folds[foldClass].Add(int64(otherClasses))
+		s.addClass(as, Other, &other, t.rest(counts{whole.Counts, whole.shed}), yield)
+		s.noteAcquired(as, Other, t.other.Acquired)
+	}
+}
+
+// update returns the sums of the counters of a class.
+func (t *classTally) update(name string, now counts) counts {
+	last, sum := t.last[name], t.total[name]
+	if now.Acquired < last.Acquired || now.Waited < last.Waited || now.Rejected < last.Rejected {
+		last = counts{} // it was forgotten and created again
+	}
+	t.last[name] = now
+	sum.Acquired += now.Acquired - last.Acquired
+	sum.Waited += now.Waited - last.Waited
+	sum.TimedOut += max(0, now.TimedOut-last.TimedOut)
+	sum.Cancelled += max(0, now.Cancelled-last.Cancelled)
+	sum.Rejected += now.Rejected - last.Rejected
+	sum.WaitTime += max(0, now.WaitTime-last.WaitTime)
+	shed := map[admit.Reason]int64{}
+	for reason, n := range sum.shed {
+		shed[reason] = n
+	}
+	for reason, n := range now.shed {
+		shed[reason] += max(0, n-last.shed[reason])
+	}
+	if now.shed != nil {
+		sum.shed = shed
+	}
+	t.total[name] = sum
+	return sum
+}
+
+// rest returns the counters of the whole without those of the classes.
+func (t *classTally) rest(whole counts) counts {
+	for _, c := range t.total {
+		whole.Acquired -= c.Acquired
+		whole.TimedOut -= c.TimedOut
+		whole.Cancelled -= c.Cancelled
+		whole.Rejected -= c.Rejected
+		whole.WaitTime -= c.WaitTime
+	}
+	o := &t.other
+	o.Acquired = max(o.Acquired, whole.Acquired)
+	o.TimedOut = max(o.TimedOut, whole.TimedOut)
+	o.Cancelled = max(o.Cancelled, whole.Cancelled)
+	o.Rejected = max(o.Rejected, whole.Rejected)
+	o.WaitTime = max(o.WaitTime, whole.WaitTime)
+	for reason, n := range whole.shed {
+		for _, c := range t.total {
+			n -= c.shed[reason]
+		}
+		o.shed[reason] = max(o.shed[reason], n)
+	}
+	return *o
+}
+
+// addClass adds the samples of one class.
+func (s *Set) addClass(as label, name string, st *classState, sum counts, yield func(Sample)) {
+	add := func(d *Desc, value float64, labels ...string) {
+		yield(Sample{d, append([]string{as.backend, as.name, name}, labels...), value})
+	}
+	if st.Capacity > 0 && st.Capacity < sema.MaxCapacity {
+		add(classCapacity, float64(st.Capacity))
+	}
+	add(classInUse, float64(st.InUse))
+	add(classWaiters, float64(st.Waiters))
+	if st.hasAge {
+		add(classHeadAge, st.queuedFor.Seconds())
+	}
+	add(classAcquires, float64(sum.Acquired), resultNames[resultAcquired])
+	add(classAcquires, float64(sum.TimedOut), resultNames[resultTimeout])
+	add(classAcquires, float64(sum.Cancelled), resultNames[resultCanceled])
+	add(classAcquires, float64(sum.Rejected), resultNames[resultRejected])
+	add(classWaitTime, sum.WaitTime.Seconds())
+	for _, reason := range admit.Reasons() {
+		if n := sum.shed[reason]; n > 0 {
+			add(classSheds, float64(n), reason.String())
+		}
+	}
+}
+
+// keyed is a group of semaphores by key. Its keys are exported as classes.
+type keyed struct {
+	keys *group.Keyed
+	last map[string]counts // of the keys at the last collection; guarded by Set.collecting
+	sum  sema.Counts       // of all keys, without what keys counted between a collection and their end
+}
+
+// collectKeyed yields the samples of the groups of semaphores by key.
+func (s *Set) collectKeyed(yield func(Sample)) {
+	s.mu.Lock()
+	groups := make(map[string]*keyed, len(s.keyed))
+	for name, k := range s.keyed {
+		groups[name] = k
+	}
+	s.mu.Unlock()
+	for name, k := range groups {
+		s.collectKeys(label{name, backendProcess}, k, yield)
+	}
+}
+
+func (s *Set) collectKeys(as label, k *keyed, yield func(Sample)) {
+	live := map[string]classState{}
+	var whole sema.Stats
+	last := make(map[string]counts, len(k.last))
+	for key, semaphore := range k.keys.All() {
+		st := semaphore.Stats()
+		live[key] = classState{Stats: st}
+		last[key] = counts{Counts: st.Counts}
+		whole.InUse += st.InUse
+		whole.Waiters += st.Waiters
+		before := k.last[key]
+		if st.Acquired < before.Acquired || st.Waited < before.Waited || st.Rejected < before.Rejected {
+			before = counts{}
+		}
+		k.sum.Acquired += st.Acquired - before.Acquired
+		k.sum.Waited += st.Waited - before.Waited
+		k.sum.Rejected += st.Rejected - before.Rejected
+		k.sum.TimedOut += max(0, st.TimedOut-before.TimedOut)
+		k.sum.Cancelled += max(0, st.Cancelled-before.Cancelled)
+		k.sum.WaitTime += max(0, st.WaitTime-before.WaitTime)
+	}
+	k.last, whole.Counts = last, k.sum
+	add := func(d *Desc, value float64, labels ...string) {
+		yield(Sample{d, append([]string{as.backend, as.name}, labels...), value})
+	}
+	add(inUse, float64(whole.InUse))
+	add(waiters, float64(whole.Waiters))
+	for i, n := range []int64{whole.Acquired, whole.TimedOut, whole.Cancelled, whole.Rejected} {
+		add(acquires, float64(n), resultNames[i])
+	}
+	add(waits, float64(whole.Waited))
+	add(waitSeconds, whole.WaitTime.Seconds())
+	s.noteAcquired(as, "", whole.Acquired)
+	s.collectClasses(as, func(yield func(string, classState) bool) {
+		for key, st := range live {
+			if !yield(key, st) {
+				return
+			}
+		}
+	}, classState{Stats: whole}, yield)
+}
