@@ -396,7 +396,8 @@ func TestDashboard_PagesShareAQuery(t *testing.T) {
 	}
 	wg.Wait()
 	reads := int64(time.Since(start)/time.Second) + 1
-	if asked, lists := m.asked.Load(), m.lists.Load(); asked != 0 || lists > reads {
+	samples := int64(time.Since(start)/(5*time.Second)) + 1 // the server lists for itself, too
+	if asked, lists := m.asked.Load(), m.lists.Load(); asked != 0 || lists > reads+samples {
 		t.Errorf("%d page loads were %d inspects and %d lists", viewers, asked, lists)
 	}
 }

@@ -106,8 +106,8 @@ func capitalised(text string) string { return strings.ToUpper(text[:1]) + text[1
 
 // Deadlocks implements [dashboard.Measures].
 func (a dashboardAPI) Deadlocks(ctx context.Context, prefix string) (lines []string) {
-	found, _, err := a.service.deadlocks.find(ctx, a.service, prefix)
-	if err != nil || len(found) == 0 {
+	found, _ := a.service.deadlocks.find(ctx, a.service, prefix)
+	if len(found) == 0 {
 		return nil
 	}
 	for _, cycle := range found {

@@ -25,16 +25,15 @@ type deadlocks struct {
 	at      time.Time
 	cycles  []waitfor.Cycle
 	skipped int
-	err     error
 }
 
 // find returns the cycles over semaphores whose names have a prefix, and how many semaphores with
 // waiters were not searched.
-func (d *deadlocks) find(ctx context.Context, s *service, prefix string) (found []waitfor.Cycle, skipped int, err error) {
+func (d *deadlocks) find(ctx context.Context, s *service, prefix string) (found []waitfor.Cycle, skipped int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if time.Since(d.at) >= deadlocksFor {
-		d.cycles, d.skipped, d.err = s.searchDeadlocks(ctx)
+		d.cycles, d.skipped = s.searchDeadlocks(ctx)
 		if ctx.Err() == nil {
 			d.at = time.Now()
 		}
@@ -48,30 +47,20 @@ func (d *deadlocks) find(ctx context.Context, s *service, prefix string) (found 
 			found = append(found, c)
 		}
 	}
-	return found, d.skipped, d.err
+	return found, d.skipped
 }
 
-func (s *service) searchDeadlocks(ctx context.Context) ([]waitfor.Cycle, int, error) {
-	all, err := s.sampler.list(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
+// searchDeadlocks inspects the semaphores with waiters, as of the last sample.
+func (s *service) searchDeadlocks(ctx context.Context) (cycles []waitfor.Cycle, skipped int) {
+	names := s.sampler.withWaiters(ctx)
+	skipped = max(0, len(names)-mostJoined)
 	var joined []waitfor.Semaphore
-	skipped := 0
-	for _, one := range all {
-		switch {
-		case one.Waiting == 0:
-		case len(joined) == mostJoined:
-			skipped++
-		default:
-			snapshot, err := s.store.inspect(ctx, one.Name)
-			if err != nil {
-				continue // deleted meanwhile, or the store is away: the next search sees more
-			}
-			joined = append(joined, joinable(one.Name, snapshot))
+	for _, name := range names[:len(names)-skipped] {
+		if snapshot, err := s.store.inspect(ctx, name); err == nil { // otherwise the next search sees more
+			joined = append(joined, joinable(name, snapshot))
 		}
 	}
-	return waitfor.Cycles(joined, time.Now()), skipped, nil
+	return waitfor.Cycles(joined, time.Now()), skipped
 }
 
 // joinable converts a snapshot.
@@ -124,10 +113,7 @@ func (a jsonAPI) deadlocks(w http.ResponseWriter, r *http.Request) error {
 	if err := s.reading(r.Context(), snapshotWeight); err != nil {
 		return err
 	}
-	found, skipped, err := s.deadlocks.find(r.Context(), s, c.prefix)
-	if err != nil {
-		return err
-	}
+	found, skipped := s.deadlocks.find(r.Context(), s, c.prefix)
 	reply := struct {
 		Deadlocks []deadlockText `json:"deadlocks"`
 		Caveat    string         `json:"caveat"`

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type sampler struct {
 	took   time.Duration
 	after  string // last name that was reconciled, so that every semaphore has its turn
 	before map[string]totals
+	queues []string // semaphores with waiters, at the last list
 }
 
 // totals are the counters of a semaphore at its last sample.
@@ -117,6 +119,12 @@ func (p *sampler) refresh(ctx context.Context, age time.Duration) {
 	for _, s := range states {
 		now[s.Name] = stateOf(s)
 	}
+	p.queues = p.queues[:0]
+	for _, s := range states {
+		if s.Waiting > 0 {
+			p.queues = append(p.queues, s.Name)
+		}
+	}
 	p.folded.Store(int64(p.service.meter.Observe(now, p.listed)))
 	p.reconcile(ctx, states)
 }
@@ -142,6 +150,14 @@ func (p *sampler) list(ctx context.Context) (all []protocol.Summary, err error) 
 		}
 		after = page[len(page)-1].Name
 	}
+}
+
+// withWaiters returns the semaphores with waiters, as of the last sample.
+func (p *sampler) withWaiters(ctx context.Context) []string {
+	p.refresh(ctx, sampleEvery)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.queues)
 }
 
 func stateOf(s protocol.Summary) meter.State {

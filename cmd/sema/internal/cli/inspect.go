@@ -166,9 +166,6 @@ func (p *program) writeState(s scope.State, now time.Time, f format) error {
 	if err := p.writeStates([]scope.State{s}, true, f); err != nil {
 		return err
 	}
-	if text := timesText(s); text != "" {
-		fmt.Fprintf(p.out, "\n%s\n", text)
-	}
 	for _, part := range []struct {
 		title string
 		all   []scope.Participant
@@ -184,6 +181,9 @@ func (p *program) writeState(s scope.State, now time.Time, f format) error {
 		if part.more > 0 {
 			fmt.Fprintf(p.out, "… and %d more\n", part.more)
 		}
+	}
+	if text := timesText(s); text != "" {
+		fmt.Fprintf(p.out, "\n%s\n", text)
 	}
 	if s.MoreHolders > 0 {
 		if last := s.Holders[len(s.Holders)-1].Lease; last != 0 {
