@@ -30,10 +30,13 @@ func coreCurves() []curve {
 			name: "threads-measured", title: "An acquire and a release, more threads than cores (measured)", size: "GOMAXPROCS", unit: "ns", limit: flat,
 			note: "One goroutine for each thread, all on one semaphore with permits for all. No contender collapses when a thread is suspended in the middle of an operation.",
 			runs: []contender{
-				measured("sema.Semaphore", false, func() func() { s := sema.New(wide); return func() { p, _ := s.Acquire(ctx, 1); p.Release() } }),
-				measured("sema.Weighted", false, func() func() { s := sema.NewWeighted(wide); return func() { _ = s.Acquire(ctx, 1); s.Release(1) } }),
-				measured("sema.Striped", false, func() func() { s := sema.NewStriped(wide); return func() { p, _ := s.Acquire(ctx, 1); p.Release() } }),
-				measured("x/sync", true, func() func() { s := semaphore.NewWeighted(wide); return func() { _ = s.Acquire(ctx, 1); s.Release(1) } }),
+				measured("sema.Semaphore", false, func() func() { s := sema.New(wide); return pairsOf(s) }),
+				measured("sema.Weighted", false, func() func() { s := sema.NewWeighted(wide); return func() { must(s.Acquire(ctx, 1)); s.Release(1) } }),
+				measured("sema.Striped", false, func() func() { s := sema.NewStriped(wide); return pairsOf(s) }),
+				measured("x/sync", true, func() func() {
+					s := semaphore.NewWeighted(wide)
+					return func() { must(s.Acquire(ctx, 1)); s.Release(1) }
+				}),
 			},
 		},
 		{
@@ -55,6 +58,15 @@ func coreCurves() []curve {
 				modelled("x/sync", true, func(core, cores int) []access { return []access{{0, 3}, {0, 3}} }), // lock, change, unlock
 			},
 		},
+	}
+}
+
+// pairsOf returns a function that acquires and releases a permit.
+func pairsOf(g sema.Gate) func() {
+	return func() {
+		p, err := g.Acquire(context.Background(), 1)
+		must(err)
+		p.Release()
 	}
 }
 

@@ -48,7 +48,7 @@ func ofGate(g sema.Gate) lock {
 	}
 }
 
-// each returns a contender for each lock.
+// eachLock returns a contender for each lock.
 func eachLock(sizes []int, at func(l lock, waiters int) float64) (all []contender) {
 	for _, of := range locks {
 		all = append(all, contender{of.name, sizes, func(n int) float64 { return at(of.make(), n) }, of.rival})
