@@ -1,0 +1,63 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// named is a test or example that a page names; with … it is the begin of its name.
+var named = regexp.MustCompile("`((?:Test|Example|Benchmark|Fuzz)[A-Z0-9_]?\\w*)(…?)`")
+
+// TestNames_Exist checks that the tests, examples and benchmarks that pages name exist.
+func TestNames_Exist(t *testing.T) {
+	t.Parallel()
+	declared := declaredTests(t)
+	checked := 0
+	for _, p := range pages(t) {
+		if p.name == "CHANGELOG.md" {
+			continue // what was true at a release
+		}
+		for _, at := range named.FindAllStringSubmatchIndex(p.text, -1) {
+			name, open := p.text[at[2]:at[3]], at[4] < at[5]
+			checked++
+			found := declared[name]
+			for d := range declared {
+				found = found || open && strings.HasPrefix(d, name)
+			}
+			if !found && !generic[name] {
+				t.Errorf("%s:%d: no test declares %s", p.name, strings.Count(p.text[:at[0]], "\n")+1, name)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("%d names", checked)
+	}
+}
+
+// generic are names that stand for any test.
+var generic = map[string]bool{"TestType_Behaviour": true, "TestName": true, "Test": true, "Example": true, "Benchmark": true, "Fuzz": true}
+
+// declaredTests returns the names of all tests, examples and benchmarks.
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	declared := make(map[string]bool)
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark|Fuzz)\w*)\(`)
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		for _, f := range function.FindAllSubmatch(text, -1) {
+			declared[string(f[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return declared
+}
