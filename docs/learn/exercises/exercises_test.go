@@ -13,7 +13,7 @@ import (
 	"github.com/sema-go/sema/sematest"
 )
 
-func Test1_CountingBoundsAndWaits(t *testing.T) {
+func TestCounting_BoundsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewCounting(2)
 		if !s.TryAcquire() || !s.TryAcquire() || s.TryAcquire() {
@@ -41,7 +41,7 @@ func Test1_CountingBoundsAndWaits(t *testing.T) {
 	})
 }
 
-func Test1_CountingLosesNothingToCancels(t *testing.T) {
+func TestCounting_LosesNothingToCancels(t *testing.T) {
 	s := NewCounting(2)
 	var all sync.WaitGroup
 	for range 4 {
@@ -66,7 +66,7 @@ func Test1_CountingLosesNothingToCancels(t *testing.T) {
 	}
 }
 
-func Test2_PoolReusesAndBounds(t *testing.T) {
+func TestPool_ReusesAndBounds(t *testing.T) {
 	var opened atomic.Int64
 	fail := false
 	p := NewPool(2, func() (*Conn, error) {
@@ -112,7 +112,7 @@ func Test2_PoolReusesAndBounds(t *testing.T) {
 	}
 }
 
-func Test3_NeitherPassesAlone(t *testing.T) {
+func TestMeet_NeitherPassesAlone(t *testing.T) {
 	for _, first := range []string{"left", "right"} {
 		synctest.Test(t, func(t *testing.T) {
 			left, right := Meet()
@@ -142,7 +142,7 @@ func Test3_NeitherPassesAlone(t *testing.T) {
 	}
 }
 
-func Test4_LimiterKeepsItsRate(t *testing.T) {
+func TestLimiter_KeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(100, 10)
 		defer l.Close()
@@ -164,7 +164,7 @@ func Test4_LimiterKeepsItsRate(t *testing.T) {
 	})
 }
 
-func Test5_FirstTakesOneAndLeavesNothing(t *testing.T) {
+func TestFirst_TakesOneAndLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sema.New(1), sema.New(1)
 		held, err := a.Acquire(t.Context(), 1)
@@ -200,8 +200,8 @@ func Test5_FirstTakesOneAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// Test6_TransfersDoNotDeadlock runs transfers in both directions under a thousand schedules.
-func Test6_TransfersDoNotDeadlock(t *testing.T) {
+// TestTransfer_DoesNotDeadlock runs transfers in both directions under a thousand schedules.
+func TestTransfer_DoesNotDeadlock(t *testing.T) {
 	sematest.Explore(t, func(w *sematest.World) {
 		a, b := sema.New(1, sema.Name("a")), sema.New(1, sema.Name("b"))
 		done := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema"
 )
 
-// NewCounting is the solution of exercise 1.
+// NewCounting returns a semaphore whose permits are the places of a channel: exercise 1.
 func NewCounting(n int) Counting { return counting(make(chan struct{}, n)) }
 
 // counting is a semaphore whose permits are the places of a channel.
@@ -45,13 +45,12 @@ func (c counting) Release() {
 	}
 }
 
-// NewPool is the solution of exercise 2.
+// NewPool returns a pool in which a semaphore counts and a mutex guards the lists: exercise 2.
 func NewPool(size int64, open func() (*Conn, error)) Pool {
 	return &connections{permits: sema.New(size), open: open, lent: make(map[*Conn]sema.Permit)}
 }
 
-// connections is a pool. The semaphore counts, and the mutex guards the lists: neither does
-// the work of the other.
+// connections is a pool. Neither the semaphore nor the mutex does the work of the other.
 type connections struct {
 	permits *sema.Semaphore
 	open    func() (*Conn, error)
@@ -90,7 +89,7 @@ func (p *connections) Put(c *Conn) {
 	permit.Release() // after the connection is there for the next caller
 }
 
-// Meet is the solution of exercise 3.
+// Meet returns two functions, each of which posts its own signal and waits for the other one: exercise 3.
 func Meet() (left, right func(ctx context.Context) error) {
 	leftCame, rightCame := sema.NewCounter(0, 1), sema.NewCounter(0, 1)
 	meet := func(mine, other *sema.Counter) func(context.Context) error {
@@ -104,7 +103,7 @@ func Meet() (left, right func(ctx context.Context) error) {
 	return meet(leftCame, rightCame), meet(rightCame, leftCame)
 }
 
-// NewLimiter is the solution of exercise 4.
+// NewLimiter returns a token bucket: a counter that a timer refills: exercise 4.
 func NewLimiter(perSecond, burst int64) Limiter {
 	l := &limiter{tokens: sema.NewCounter(burst, burst), stop: make(chan struct{})}
 	l.refill.Go(func() {
@@ -132,7 +131,7 @@ func (l *limiter) Wait(ctx context.Context) error { return l.tokens.Wait(ctx, 1)
 
 func (l *limiter) Close() { close(l.stop); l.refill.Wait() }
 
-// First is the solution of exercise 5.
+// First requests a permit of both, and cancels what it does not use: exercise 5.
 func First(ctx context.Context, a, b *sema.Semaphore, fn func(which *sema.Semaphore)) error {
 	one, other := a.Request(1), b.Request(1)
 	defer one.Cancel() // releases what was granted and not used
@@ -154,7 +153,7 @@ func First(ctx context.Context, a, b *sema.Semaphore, fn func(which *sema.Semaph
 	return nil
 }
 
-// Transfer is the solution of exercise 6.
+// Transfer acquires both at once, so that it holds nothing while it waits: exercise 6.
 func Transfer(ctx context.Context, from, to sema.Gate, fn func()) error {
 	both, err := sema.AcquireAll(ctx, sema.Want{Gate: from, N: 1}, sema.Want{Gate: to, N: 1})
 	if err != nil {

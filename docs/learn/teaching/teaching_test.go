@@ -204,7 +204,7 @@ func TestQueue_GrantThatLostTheRacePassesOn(t *testing.T) {
 	}
 }
 
-// brokenCond waits with an if where Cond has a loop.
+// brokenAcquire waits with an if where Cond has a loop.
 func (s *Cond) brokenAcquire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

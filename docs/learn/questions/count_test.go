@@ -1,6 +1,6 @@
-// Package answers_test contains a runnable answer to each question of the course
+// Package questions_test contains a program for each question of the course
 // (docs/learn/questions.md).
-package answers_test
+package questions_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package answers_test
+package questions_test
 
 import (
 	"context"
@@ -97,9 +97,9 @@ func Example_arbiter() {
 	// all have eaten
 }
 
-// TestAnswer_OppositeOrdersAreReported: two semaphores that are acquired in both orders are
+// TestQuestion_OppositeOrdersAreReported: two semaphores that are acquired in both orders are
 // reported once, before any goroutine waits for another.
-func TestAnswer_OppositeOrdersAreReported(t *testing.T) {
+func TestQuestion_OppositeOrdersAreReported(t *testing.T) {
 	var reports []string
 	observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
 		if e.Kind == sema.EventInverted {
@@ -120,9 +120,9 @@ func TestAnswer_OppositeOrdersAreReported(t *testing.T) {
 	}
 }
 
-// TestAnswer_DeadlockIsReported: two goroutines that wait for each other are reported as a
+// TestQuestion_DeadlockIsReported: two goroutines that wait for each other are reported as a
 // suspected deadlock, with both stacks, after they have waited for a second.
-func TestAnswer_DeadlockIsReported(t *testing.T) {
+func TestQuestion_DeadlockIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reported := make(chan string, 2)
 		observe := sema.Observe(sema.ObserverFunc(func(e sema.Event) {
@@ -158,9 +158,9 @@ func TestAnswer_DeadlockIsReported(t *testing.T) {
 	})
 }
 
-// TestAnswer_AcquiringTwiceWaitsForItself: no lock of Sema is re-entrant. A goroutine that
+// TestQuestion_AcquiringTwiceWaitsForItself: no lock of Sema is re-entrant. A goroutine that
 // acquires the only permit twice waits for itself; a bound on the wait ends that.
-func TestAnswer_AcquiringTwiceWaitsForItself(t *testing.T) {
+func TestQuestion_AcquiringTwiceWaitsForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1, sema.MaxWait(5*time.Second))
 		p := must(t, s, 1)

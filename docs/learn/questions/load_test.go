@@ -1,4 +1,4 @@
-package answers_test
+package questions_test
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 	"github.com/sema-go/sema/wfq"
 )
 
-// TestAnswer_ThroughputIsCapacityOverHold: ten permits that are held for 100 ms each serve a
+// TestQuestion_ThroughputIsCapacityOverHold: ten permits that are held for 100 ms each serve a
 // hundred callers a second, however many callers there are. Here a hundred callers wait for at
 // most one second each.
-func TestAnswer_ThroughputIsCapacityOverHold(t *testing.T) {
+func TestQuestion_ThroughputIsCapacityOverHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(10, sema.MaxWait(time.Second))
 		load, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -54,9 +54,9 @@ func TestAnswer_ThroughputIsCapacityOverHold(t *testing.T) {
 	})
 }
 
-// TestAnswer_MoreCallersTimeOut: with 150 callers in place of 100 the throughput stays, and the
+// TestQuestion_MoreCallersTimeOut: with 150 callers in place of 100 the throughput stays, and the
 // rest of the callers time out.
-func TestAnswer_MoreCallersTimeOut(t *testing.T) {
+func TestQuestion_MoreCallersTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(10, sema.MaxWait(time.Second))
 		var served, timedOut atomic.Int64
@@ -80,10 +80,10 @@ func TestAnswer_MoreCallersTimeOut(t *testing.T) {
 	})
 }
 
-// TestAnswer_RateFromCounterAndTimer: a counter that a timer refills is a token bucket. With a
+// TestQuestion_RateFromCounterAndTimer: a counter that a timer refills is a token bucket. With a
 // burst of 10 and 100 a second, 110 calls take one second. package rate has the same bound
 // without a timer.
-func TestAnswer_RateFromCounterAndTimer(t *testing.T) {
+func TestQuestion_RateFromCounterAndTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 10
 		tokens := sema.NewCounter(burst, burst)

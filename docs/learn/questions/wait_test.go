@@ -1,4 +1,4 @@
-package answers_test
+package questions_test
 
 import (
 	"context"
@@ -79,9 +79,9 @@ func Example_select() {
 	// worked - in use: 0
 }
 
-// TestAnswer_FairServesInOrder: a fair semaphore serves its waiters in the order in which they
+// TestQuestion_FairServesInOrder: a fair semaphore serves its waiters in the order in which they
 // came, whatever their weights.
-func TestAnswer_FairServesInOrder(t *testing.T) {
+func TestQuestion_FairServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2)
 		held := must(t, s, 2)
@@ -107,9 +107,9 @@ func TestAnswer_FairServesInOrder(t *testing.T) {
 	})
 }
 
-// TestAnswer_UnfairLetsArrivalsOvertake: with waiters in the queue, the caller that has just
+// TestQuestion_UnfairLetsArrivalsOvertake: with waiters in the queue, the caller that has just
 // released can acquire again if the semaphore is Unfair, and never if it is Fair.
-func TestAnswer_UnfairLetsArrivalsOvertake(t *testing.T) {
+func TestQuestion_UnfairLetsArrivalsOvertake(t *testing.T) {
 	overtakes := func(order sema.Order) (n int) {
 		for range 200 {
 			s := sema.New(1, order)
@@ -141,10 +141,10 @@ func TestAnswer_UnfairLetsArrivalsOvertake(t *testing.T) {
 	}
 }
 
-// TestAnswer_HeavyWaiterIsServed: a caller of 50 permits comes while a hundred callers acquire
+// TestQuestion_HeavyWaiterIsServed: a caller of 50 permits comes while a hundred callers acquire
 // single ones again and again. Fair serves it in its turn, after at most one hold. Unfair has
 // no order, and hands permits to a waiter that has waited for a millisecond.
-func TestAnswer_HeavyWaiterIsServed(t *testing.T) {
+func TestQuestion_HeavyWaiterIsServed(t *testing.T) {
 	for _, order := range []sema.Order{sema.Fair, sema.Unfair} {
 		synctest.Test(t, func(t *testing.T) {
 			s := sema.New(50, order)
@@ -176,9 +176,9 @@ func TestAnswer_HeavyWaiterIsServed(t *testing.T) {
 	}
 }
 
-// TestAnswer_CancelledWaiterCostsNothing: a waiter that is cancelled leaves the queue, the
+// TestQuestion_CancelledWaiterCostsNothing: a waiter that is cancelled leaves the queue, the
 // count stays, and those behind it are served.
-func TestAnswer_CancelledWaiterCostsNothing(t *testing.T) {
+func TestQuestion_CancelledWaiterCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(2)
 		held := must(t, s, 1)
@@ -207,9 +207,9 @@ func TestAnswer_CancelledWaiterCostsNothing(t *testing.T) {
 	})
 }
 
-// TestAnswer_CancelRacingGrantLosesNothing: contexts end while permits are granted. Whichever
+// TestQuestion_CancelRacingGrantLosesNothing: contexts end while permits are granted. Whichever
 // side wins each race, all permits are there in the end.
-func TestAnswer_CancelRacingGrantLosesNothing(t *testing.T) {
+func TestQuestion_CancelRacingGrantLosesNothing(t *testing.T) {
 	s := sema.New(3)
 	var all sync.WaitGroup
 	for range 8 {
@@ -230,9 +230,9 @@ func TestAnswer_CancelRacingGrantLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAnswer_ManyCanWait: a waiter is a parked goroutine and no thread. Ten thousand wait for
+// TestQuestion_ManyCanWait: a waiter is a parked goroutine and no thread. Ten thousand wait for
 // one semaphore.
-func TestAnswer_ManyCanWait(t *testing.T) {
+func TestQuestion_ManyCanWait(t *testing.T) {
 	const waiters = 10_000
 	synctest.Test(t, func(t *testing.T) {
 		s := sema.New(1)
@@ -250,10 +250,10 @@ func TestAnswer_ManyCanWait(t *testing.T) {
 	})
 }
 
-// TestAnswer_FairBoundsTheLongestWait: 64 callers take turns on 8 permits, 1 ms each. With
+// TestQuestion_FairBoundsTheLongestWait: 64 callers take turns on 8 permits, 1 ms each. With
 // Fair each waits for 7 ms at most: the seven holds before its turn. With LIFO, which serves
 // the newest, some wait as long as the load lasts.
-func TestAnswer_FairBoundsTheLongestWait(t *testing.T) {
+func TestQuestion_FairBoundsTheLongestWait(t *testing.T) {
 	longest := func(order sema.Order) (longest time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			s := sema.New(8, order)
