@@ -262,7 +262,7 @@ func namesOf(d ast.Decl) (names []string) {
 // there.
 var importable = sync.OnceValue(func() map[string]string {
 	found := make(map[string]string)
-	for _, p := range strings.Fields(`bytes context database/sql encoding/json errors fmt io io/fs iter log log/slog
+	for _, p := range strings.Fields(`bytes context database/sql encoding/json errors fmt io io/fs container/list iter log log/slog
 		net net/http os os/exec os/signal path/filepath runtime slices strconv strings sync sync/atomic
 		syscall testing testing/synctest time maps math/rand/v2`) {
 		found[path.Base(p)] = p
