@@ -306,11 +306,18 @@ type workspace struct{ directory string }
 
 func newWorkspace(t *testing.T) workspace {
 	t.Helper()
+	w := workspace{t.TempDir()}
+	w.initialize(t)
+	return w
+}
+
+// initialize makes the directory a module in a workspace with the modules of the checkout.
+func (w workspace) initialize(t *testing.T) {
+	t.Helper()
 	sums, err := os.ReadFile(filepath.Join(root, "go.work.sum"))
 	if err != nil {
 		t.Skip("this is no checkout: ", err)
 	}
-	w := workspace{t.TempDir()}
 	var work bytes.Buffer
 	work.WriteString("go 1.26.0\n\nuse .\n")
 	for _, m := range modules {
@@ -323,7 +330,6 @@ func newWorkspace(t *testing.T) workspace {
 	w.write(t, "go.work", work.String())
 	w.write(t, "go.work.sum", string(sums))
 	w.write(t, "go.mod", "module blocks\n\ngo 1.26.0\n")
-	return w
 }
 
 func (w workspace) write(t *testing.T, name, text string) {

@@ -16,6 +16,7 @@ const (
 	noteBackground = "in the background"   // sh: it runs until the end of the page
 	noteCheckout   = "in the checkout"     // sh: it runs in the root of the checkout
 	noteFails      = "fails"               // sh: its last command fails
+	prefixFile     = "file: "              // go: its path; the shell blocks of the page find it in their home
 	prefixTested   = "tested by: "         // any: "directory TestName" of the test that runs it
 	prefixUnrun    = "not checked: "       // any: the reason
 )

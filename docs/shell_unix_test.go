@@ -62,6 +62,10 @@ func buildSema(t *testing.T) string {
 	return directory
 }
 
+// pageTimeout bounds the commands of one page. It ends what hangs, also on a machine that is
+// slow and busy.
+const pageTimeout = 4 * time.Minute
+
 // marker separates the output of blocks.
 const marker = "@@@ block "
 
@@ -71,6 +75,7 @@ func runPage(t *testing.T, bash, programs string, blocks []*block) {
 		t.Fatal(err)
 	}
 	port := strconv.Itoa(storetest.Port(t))
+	writeFiles(t, workspace{home}, blocks[0].page)
 	var script strings.Builder
 	for i, b := range blocks {
 		fmt.Fprintf(&script, "echo; echo '%s%d'; cd \"$HOME\"\n", marker, i)
@@ -80,7 +85,7 @@ func runPage(t *testing.T, bash, programs string, blocks []*block) {
 		}
 		switch b.note {
 		case noteBackground:
-			fmt.Fprintf(&script, "(\n%s) >/dev/null 2>&1 &\nuntil (exec 3<>/dev/tcp/127.0.0.1/%s) 2>/dev/null; do sleep 0.05; done\n", code, port)
+			fmt.Fprintf(&script, "(unset SEMA_STORE\n%s) >background.log 2>&1 &\nuntil (exec 3<>/dev/tcp/127.0.0.1/%s) 2>/dev/null; do kill -0 $! || { cat background.log; exit 1; }; sleep 0.05; done\n", code, port)
 		case noteCheckout:
 			fmt.Fprintf(&script, "cd \"$CHECKOUT\"\n%s", code)
 		case noteFails:
@@ -89,11 +94,11 @@ func runPage(t *testing.T, bash, programs string, blocks []*block) {
 			script.WriteString(code)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bash, "-e", "-u", "-o", "pipefail", "-c", script.String())
 	cmd.Dir = home
-	cmd.Env = append(shellEnvironment(t), "HOME="+home, "PATH="+filepath.Join(home, "bin")+":"+programs+":"+os.Getenv("PATH"), "SEMA_STORE=host:"+t.TempDir())
+	cmd.Env = append(shellEnvironment(t), "HOME="+home, "PATH="+filepath.Join(home, "bin")+":"+programs+":"+os.Getenv("PATH"), "SEMA_STORE=host:"+t.TempDir(), "SEMA_LISTEN=127.0.0.1:"+port)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
@@ -110,6 +115,22 @@ func runPage(t *testing.T, bash, programs string, blocks []*block) {
 		printed = strings.ReplaceAll(printed, port, "7362")
 		if want, shown := b.output(); shown && !matches(want, printed) {
 			t.Errorf("%s: printed\n%s\nwant\n%s", b.where(), printed, want)
+		}
+	}
+}
+
+// writeFiles writes the programs of a page that have names into the home directory, which
+// becomes a module that may import the packages of the checkout.
+func writeFiles(t *testing.T, home workspace, p *page) {
+	t.Helper()
+	initialized := false
+	for _, b := range p.blocks {
+		if name, found := strings.CutPrefix(b.note, prefixFile); found {
+			if !initialized {
+				home.initialize(t)
+				initialized = true
+			}
+			home.write(t, name, b.code)
 		}
 	}
 }
