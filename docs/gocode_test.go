@@ -80,9 +80,10 @@ func TestGo_Prints(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, binary)
 			cmd.Dir = t.TempDir()
-			out, err := cmd.CombinedOutput()
-			if err != nil || !matches(want, string(out)) {
-				t.Errorf("%s: %v, printed\n%s\nwant\n%s", b.where(), err, out, want)
+			var out, logged bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &logged
+			if err := cmd.Run(); err != nil || !matches(want, out.String()) {
+				t.Errorf("%s: %v, printed\n%s\nwant\n%s\nlogged\n%s", b.where(), err, &out, want, &logged)
 			}
 		})
 	}
@@ -91,6 +92,7 @@ func TestGo_Prints(t *testing.T) {
 // matches reports whether a text is what a page shows, in which … stands for any text.
 func matches(want, got string) bool {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), "…", "(?s:.*?)")
+	got = regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(got, "") // no page shows spaces at the end of a line
 	return regexp.MustCompile("^" + pattern + "$").MatchString(strings.TrimSpace(got))
 }
 
