@@ -135,3 +135,24 @@ func TestSlug_FollowsHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestIndex_LinksEveryPage checks that each document can be reached from docs/README.md.
+func TestIndex_LinksEveryPage(t *testing.T) {
+	t.Parallel()
+	all := make(map[string]*page)
+	for _, p := range pages(t) {
+		all[p.name] = p
+	}
+	reached := make(map[string]bool)
+	for _, index := range []string{"docs/README.md", "docs/learn/README.md"} {
+		for _, l := range link.FindAllStringSubmatch(all[index].prose, -1) {
+			to, _, _ := strings.Cut(l[1], "#")
+			reached[path.Join(path.Dir(index), to)] = true
+		}
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" && !reached[name] {
+			t.Errorf("docs/README.md does not link to %s", name)
+		}
+	}
+}
