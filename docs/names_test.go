@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,4 +61,38 @@ func declaredTests(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	return declared
+}
+
+// TestScenarios_Exist checks that the scenarios of benchmarks that pages select exist.
+func TestScenarios_Exist(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "bench", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`"([a-z0-9][\w%-]*)"`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, name[1])
+		}
+	}
+	selected := regexp.MustCompile("go -C bench run \\. [a-z]+ --?only ([\\w-]+)")
+	checked := 0
+	for _, p := range pages(t) {
+		for _, m := range selected.FindAllStringSubmatch(p.text, -1) {
+			checked++
+			if !slices.ContainsFunc(names, func(name string) bool {
+				return strings.Contains(name, m[1])
+			}) {
+				t.Errorf("%s: no scenario contains %q", p.name, m[1])
+			}
+		}
+	}
+	if checked < 5 {
+		t.Errorf("%d scenarios", checked)
+	}
 }
