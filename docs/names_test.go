@@ -80,7 +80,7 @@ func TestScenarios_Exist(t *testing.T) {
 			names = append(names, name[1])
 		}
 	}
-	selected := regexp.MustCompile("go -C bench run \\. [a-z]+ --?only ([\\w-]+)")
+	selected := regexp.MustCompile(`go -C bench run \. [a-z]+ --?only ([\w-]+)`)
 	checked := 0
 	for _, p := range pages(t) {
 		for _, m := range selected.FindAllStringSubmatch(p.text, -1) {
