@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,9 @@ func TestGo_Compiles(t *testing.T) {
 // TestGo_Prints runs the programs whose output the page shows.
 func TestGo_Prints(t *testing.T) {
 	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("programs use signals and package host")
+	}
 	w := newWorkspace(t)
 	for i, b := range blocksOf(t, "go") {
 		want, shown := b.output()

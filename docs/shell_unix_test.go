@@ -83,6 +83,9 @@ func runPage(t *testing.T, bash, programs string, blocks []*block) {
 		if strings.Contains(code, "redis://localhost:6379") {
 			code = strings.ReplaceAll(code, "redis://localhost:6379", redistest.Start(t).URL())
 		}
+		if strings.Contains(code, "curl ") {
+			storetest.Need(t, "curl", "curl")
+		}
 		switch b.note {
 		case noteBackground:
 			fmt.Fprintf(&script, "(unset SEMA_STORE\n%s) >background.log 2>&1 &\nuntil (exec 3<>/dev/tcp/127.0.0.1/%s) 2>/dev/null; do kill -0 $! || { cat background.log; exit 1; }; sleep 0.05; done\n", code, port)
