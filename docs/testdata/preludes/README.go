@@ -1,0 +1,5 @@
+package prelude
+
+var client *fleet.Client
+
+func doQuery(context.Context) error

@@ -1,0 +1,3 @@
+package prelude
+
+func write(context.Context) error

@@ -1,0 +1,5 @@
+package prelude
+
+var urls []string
+
+func fetch(context.Context, string) error

@@ -1,0 +1,15 @@
+package prelude
+
+type account struct {
+	lock    *sema.Semaphore
+	balance int
+}
+
+var (
+	mu    sync.Mutex
+	empty *sema.Counter
+	ring  []string
+	item  string
+	db    *sema.Semaphore
+	rows  int
+)

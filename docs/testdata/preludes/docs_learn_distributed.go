@@ -1,0 +1,5 @@
+package prelude
+
+var db *fleet.Semaphore
+
+func query(context.Context) error

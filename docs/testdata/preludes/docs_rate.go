@@ -1,0 +1,5 @@
+package prelude
+
+var mail string
+
+func send(string)
