@@ -1,7 +1,7 @@
 # make test is what a newcomer runs and what CI runs.
 
-MODULES  := . x cmd/sema cmd/semavet bench
-PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/...
+MODULES  := . x cmd/sema cmd/semavet bench site
+PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/... ./site/...
 BIN      := .bin
 
 .PHONY: test setup bare play vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean

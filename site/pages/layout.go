@@ -1,0 +1,124 @@
+package pages
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"path"
+	"slices"
+)
+
+//go:embed assets
+var assets embed.FS
+
+var layout = template.Must(template.ParseFS(assets, "assets/page.tmpl"))
+
+// writeAssets adds the style and the script of the pages.
+func (b *builder) writeAssets() error {
+	for name, kind := range map[string]string{
+		"site.css": "text/css; charset=utf-8", "site.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
+	} {
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return err
+		}
+		b.site.files[path.Join("assets", name)] = file{content, kind}
+	}
+	return nil
+}
+
+// A view is what the layout shows.
+type view struct {
+	Root           string // from the page to the root of the site
+	Play           string
+	Page           *page
+	Content        template.HTML
+	Parts          []part // the contents of the page; nil if it is short
+	Sections       []navigation
+	Previous, Next *neighbour
+	Repository     string
+}
+
+// A navigation is a section as seen from a page.
+type navigation struct {
+	Title string
+	Links []neighbour
+}
+
+// A neighbour is a link to a page.
+type neighbour struct {
+	Title, Address  string
+	Current, Nested bool
+}
+
+// writePages renders all pages.
+func (b *builder) writePages() error {
+	for i, p := range b.order {
+		content, err := p.render()
+		if err != nil {
+			return err
+		}
+		root := relative(p.path, "")
+		v := view{Root: root, Page: p, Content: content, Repository: b.options.Repository}
+		if b.options.Play != "" {
+			v.Play = root + b.options.Play
+		}
+		parts := slices.DeleteFunc(slices.Clone(p.contents()), func(of part) bool { return of.Level < 2 || of.Level > 3 || of.Anchor == "" })
+		if len(parts) > 2 {
+			v.Parts = parts
+		}
+		for _, s := range b.sections {
+			n := navigation{Title: s.Title}
+			for _, to := range s.Pages {
+				n.Links = append(n.Links, neighbour{to.Title, relative(p.path, to.path), to == p, to.Nested && to.source != path.Join(path.Dir(to.source), index)})
+			}
+			v.Sections = append(v.Sections, n)
+		}
+		if i > 0 {
+			v.Previous = &neighbour{b.order[i-1].Title, relative(p.path, b.order[i-1].path), false, false}
+		}
+		if i+1 < len(b.order) {
+			v.Next = &neighbour{b.order[i+1].Title, relative(p.path, b.order[i+1].path), false, false}
+		}
+		var out bytes.Buffer
+		if err := layout.Execute(&out, v); err != nil {
+			return fmt.Errorf("%s: %w", p.path, err)
+		}
+		b.site.files[p.path] = file{out.Bytes(), "text/html; charset=utf-8"}
+	}
+	return nil
+}
+
+// An entry of the search is a part of a page.
+type entry struct {
+	Page    string `json:"page"`
+	Heading string `json:"heading,omitempty"`
+	Address string `json:"address"`
+	Text    string `json:"text"`
+}
+
+// maxEntry bounds the text of an entry, in bytes: the index is loaded by each browser that
+// searches.
+const maxEntry = 4000
+
+// writeSearch adds the index of the search.
+func (b *builder) writeSearch() error {
+	var entries []entry
+	for _, p := range b.order {
+		for i, of := range p.contents() {
+			e := entry{Page: p.Title, Address: p.path, Text: of.text[:min(len(of.text), maxEntry)]}
+			if i > 0 {
+				e.Heading = of.Heading
+			}
+			if of.Anchor != "" {
+				e.Address += "#" + of.Anchor
+			}
+			entries = append(entries, e)
+		}
+	}
+	content, err := json.Marshal(entries)
+	b.site.files["search.json"] = file{content, "application/json"}
+	return err
+}
