@@ -278,11 +278,12 @@ var importable = sync.OnceValue(func() map[string]string {
 	const sema = "github.com/sema-go/sema"
 	found["sema"] = sema
 	for _, p := range strings.Fields(`admit classic fleet group host host/posix host/sysv pool rate registry sematest tune wfq
-		fleet/memstore x/grpcadmit x/pgstore x/redisstore x/sqlitestore x/etcdstore x/stores x/server`) {
+		fleet/memstore x/grpcadmit x/pgstore x/redisstore x/sqlitestore x/etcdstore x/stores x/server x/prom x/otel`) {
 		found[path.Base(p)] = sema + "/" + p
 	}
 	for name, p := range map[string]string{
 		"errgroup": "golang.org/x/sync/errgroup", "semaphore": "golang.org/x/sync/semaphore",
+		"prometheus": "github.com/prometheus/client_golang/prometheus", "promhttp": "github.com/prometheus/client_golang/prometheus/promhttp",
 		"pgx": "github.com/jackc/pgx/v5", "redsync": "github.com/go-redsync/redsync/v4",
 		"goredis": "github.com/go-redsync/redsync/v4/redis/goredis/v9", "redis": "github.com/redis/go-redis/v9",
 		"clientv3": "go.etcd.io/etcd/client/v3", "concurrency": "go.etcd.io/etcd/client/v3/concurrency",

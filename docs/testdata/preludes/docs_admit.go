@@ -1,11 +1,11 @@
 package prelude
 
-type completion struct{ Usage struct{ TotalTokens int64 } }
-
 var (
-	addr, tenant, prompt string
-	mux                  *http.ServeMux
-	response             completion
+	addr, tenant string
+	mux          *http.ServeMux
+	request      *http.Request
+	completion   struct{ Usage struct{ TotalTokens int64 } }
+	store        *fleet.Client
 )
 
-func estimate(prompt string) int64
+func estimate(*http.Request) int64
