@@ -83,18 +83,20 @@ func TestPool_ReusesAndBounds(t *testing.T) {
 		}
 		return &Conn{ID: int(opened.Add(1))}, nil
 	})
+	end, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a test that would hang
+	defer cancel()
 	get := func() *Conn {
 		t.Helper()
-		c, err := p.Get(t.Context())
+		c, err := p.Get(end)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
 	one, two := get(), get()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if _, err := p.Get(ctx); err == nil {
+	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if _, err := p.Get(short); err == nil {
 		t.Error("a third connection was lent")
 	}
 	p.Put(one)
@@ -110,7 +112,7 @@ func TestPool_ReusesAndBounds(t *testing.T) {
 	p.Put(two)
 	fail = true
 	for range 3 { // a failed open costs no permit
-		if _, err := p.Get(t.Context()); err == nil {
+		if _, err := p.Get(end); err == nil {
 			t.Error("a broken connection was lent")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,9 @@ func Example_arbiter() {
 	// all have eaten
 }
 
+// runs counts the runs of TestQuestion_OppositeOrdersAreReported.
+var runs atomic.Int64
+
 // TestQuestion_OppositeOrdersAreReported: two semaphores that are acquired in both orders are
 // reported once, before any goroutine waits for another.
 func TestQuestion_OppositeOrdersAreReported(t *testing.T) {
@@ -106,8 +110,9 @@ func TestQuestion_OppositeOrdersAreReported(t *testing.T) {
 			reports = append(reports, e.Report)
 		}
 	}))
-	a := sema.New(1, sema.Name("a"), sema.Diagnose(sema.DiagnoseFull), observe)
-	b := sema.New(1, sema.Name("b"), sema.Diagnose(sema.DiagnoseFull), observe)
+	run := runs.Add(1) // a pair of names is reported once in a process
+	a := sema.New(1, sema.Name(fmt.Sprint("a", run)), sema.Diagnose(sema.DiagnoseFull), observe)
+	b := sema.New(1, sema.Name(fmt.Sprint("b", run)), sema.Diagnose(sema.DiagnoseFull), observe)
 	both := func(first, second *sema.Semaphore) {
 		p := must(t, first, 1)
 		must(t, second, 1).Release()
