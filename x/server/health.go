@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -148,6 +149,9 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 
 //go:embed openapi.json
 var description []byte
+
+// OpenAPI returns the description of the HTTP API, which /openapi.json serves.
+func OpenAPI() []byte { return slices.Clone(description) }
 
 // openAPI responds with the OpenAPI description.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {

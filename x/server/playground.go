@@ -15,13 +15,25 @@ var playground = sync.OnceValue(func() http.Handler {
 // mountPlayground mounts the playground at /play/. It contains no data of this server, so it
 // requires no token.
 func (s *Server) mountPlayground(mux *http.ServeMux) {
-	mux.Handle("/play/", s.observe("GET /play/", func(w *responseWriter, r *http.Request) {
+	s.mountPublic(mux, "/play/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { playground().ServeHTTP(w, r) }))
+}
+
+// mountDocuments mounts [Options].Documents at /docs/, without a token.
+func (s *Server) mountDocuments(mux *http.ServeMux, documents http.Handler) {
+	if documents != nil {
+		s.mountPublic(mux, "/docs/", http.StripPrefix("/docs", documents))
+	}
+}
+
+// mountPublic mounts pages that contain no data of this server.
+func (s *Server) mountPublic(mux *http.ServeMux, path string, pages http.Handler) {
+	mux.Handle(path, s.observe("GET "+path, func(w *responseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			if err := s.receive(w, r); err != nil {
 				s.service.fail(w, r, err)
 				return
 			}
 		}
-		playground().ServeHTTP(w, r)
+		pages.ServeHTTP(w, r)
 	}))
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -41,6 +42,24 @@ func TestPlayground_IsServedWithoutAToken(t *testing.T) {
 		_ = r.Body.Close()
 		if err != nil || !strings.Contains(string(body), `href="/play/"`) || strings.Contains(r.Header.Get("Content-Security-Policy"), "wasm") {
 			t.Errorf("the dashboard has no link, or allows programs: %v", err)
+		}
+	}
+}
+
+func TestDocuments_AreServedWithoutAToken(t *testing.T) {
+	t.Parallel()
+	o := watchers()
+	without := start(t, o)
+	o.Documents = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page "+r.URL.Path) })
+	for s, want := range map[*site]string{start(t, o): "200 page /cli.html", without: "404 "} {
+		r, err := http.Get(s.url + "/docs/cli.html")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if got := fmt.Sprint(r.StatusCode, " ", string(body)); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
 }

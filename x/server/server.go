@@ -46,6 +46,8 @@ type Options struct {
 	History string
 	// Version is reported by /version and by the metrics.
 	Version string
+	// Documents is served at /docs/, without a token; nil: nothing is.
+	Documents http.Handler
 	// Hosts lists further host names that clients may use to call a server that requires no
 	// tokens. IP addresses and localhost are always accepted, and names that no public site
 	// can have are accepted except on loopback. Other names are rejected, because a page of
@@ -182,6 +184,7 @@ func (s *Server) mount() http.Handler {
 	s.mountRPC(mux)
 	s.mountDashboard(mux)
 	s.mountPlayground(mux)
+	s.mountDocuments(mux, s.service.options.Documents)
 	mux.Handle("/", s.endpoint(route{path: "other", serve: s.unrouted, public: true}))
 	return mux
 }

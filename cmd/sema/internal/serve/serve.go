@@ -136,7 +136,7 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 		return err
 	}
 	s, err := server.New(opened, server.Options{
-		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(), Backend: c.backend(), History: c.historyDirectory(),
+		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(), Backend: c.backend(), History: c.historyDirectory(), Documents: siteHandler,
 	})
 	if err != nil {
 		opened.Close()
