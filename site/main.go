@@ -2,8 +2,8 @@
 //
 //	go run ./site -o public
 //
-// The pages can be served from any directory, or opened as files except for their search.
-// sema serve shows the same pages under /docs/.
+// The pages can be served from any directory, or opened as files except for their search and
+// the playground. sema serve shows the same pages under /docs/.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/sema-go/sema/docs"
@@ -38,13 +39,19 @@ func run(out string) error {
 	if err != nil {
 		return err
 	}
-	site, err := pages.New(pages.Options{Docs: docs.Files, OpenAPI: api, Repository: docs.Repository})
+	site, err := pages.New(pages.Options{Docs: docs.Files, OpenAPI: api, Play: "play/", Repository: docs.Repository})
 	if err != nil {
 		return err
 	}
 	if err := site.Write(out); err != nil {
 		return err
 	}
-	fmt.Printf("%d files in %s: open %s\n", len(site.Paths()), out, filepath.Join(out, "index.html"))
+	fmt.Printf("%d files in %s; compiling the playground\n", len(site.Paths()), out)
+	build := exec.Command("go", "run", "./x/play/build", "-site", "-to", filepath.Join(out, "play"))
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("compile the playground: %w", err)
+	}
+	fmt.Printf("open %s\n", filepath.Join(out, "index.html"))
 	return nil
 }

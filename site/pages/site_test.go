@@ -164,6 +164,17 @@ func TestHighlight_KeepsTheCode(t *testing.T) {
 // TestSite_OfThisRepository checks that the documents have no broken links, and that the
 // index lists all of them.
 func TestSite_OfThisRepository(t *testing.T) {
+	s := mustRender(t)
+	for _, name := range s.Paths() {
+		if content := string(s.files[name].content); strings.HasSuffix(name, ".html") && (strings.Contains(content, "style=") || strings.Contains(content, "<script>")) {
+			t.Errorf("%s contains inline style or script, which its policy forbids", name)
+		}
+	}
+}
+
+// mustRender renders the documents of this repository.
+func mustRender(t *testing.T) *Site {
+	t.Helper()
 	api, err := os.ReadFile("../../x/server/openapi.json")
 	if err != nil {
 		t.Fatal(err)
@@ -172,9 +183,5 @@ func TestSite_OfThisRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range s.Paths() {
-		if content := string(s.files[name].content); strings.HasSuffix(name, ".html") && (strings.Contains(content, "style=") || strings.Contains(content, "<script>")) {
-			t.Errorf("%s contains inline style or script, which its policy forbids", name)
-		}
-	}
+	return s
 }
