@@ -11,9 +11,12 @@ test: export SEMA_TEST_REQUIRE = 1
 test: setup vet lint race conformance portable alloc model
 	@echo "make test: all passed"
 
-# What the tests need beyond Go: apt packages.
+# What the tests need beyond Go: apt packages; and the modules of semavet, whose tests
+# load packages with GOPROXY=off and without the workspace.
 setup:
 	@scripts/setup.sh
+	@go mod download
+	@cd cmd/semavet && GOWORK=off go mod download
 
 # README's commands on a fresh Debian with only Go, make and git: needs root and
 # debootstrap. make bare STAGES="vet race" runs these in place of make test.

@@ -110,3 +110,66 @@ func TestOrderGraph_IsBounded(t *testing.T) {
 		t.Errorf("%d edges are recorded, want at most %d", edges, maxOrders)
 	}
 }
+
+// TestIssuer_GrowsForPermitsHeldTogether checks that permits that one goroutine holds
+// together get slots in the end, and that growing loses no count.
+func TestIssuer_GrowsForPermitsHeldTogether(t *testing.T) {
+	const together, rounds = 64, 200
+	s := New(together)
+	ctx := t.Context()
+	var held [together]Permit
+	round := func() {
+		for i := range held {
+			p, err := s.Acquire(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held[i] = p
+		}
+		for _, p := range held {
+			p.Release()
+		}
+	}
+	for range rounds {
+		round()
+	}
+	if got := s.Stats(); got.Acquired != together*rounds || got.InUse != 0 {
+		t.Errorf("after %d permits: %d acquired, %d in use", together*rounds, got.Acquired, got.InUse)
+	}
+	before := s.issuer.unslotted.Load()
+	for range rounds {
+		round()
+	}
+	if without := s.issuer.unslotted.Load() - before; without > together*rounds/100 {
+		t.Errorf("%d of %d permits got no slot after the table has grown", without, together*rounds)
+	}
+	if n := len(s.issuer.slots.Load().slots); n > 2*together {
+		t.Errorf("%d slots for a capacity of %d", n, together)
+	}
+}
+
+// TestIssuer_SplitUsesOneMoreSlot checks that the first part of a split keeps the slot of
+// the permit.
+func TestIssuer_SplitUsesOneMoreSlot(t *testing.T) {
+	s := New(4)
+	p, err := s.Acquire(t.Context(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest, err := p.Split(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.handle != p.handle || rest.handle == p.handle {
+		t.Error("the first part does not have the slot of the whole")
+	}
+	p.Release() // inert
+	if got := s.Stats(); got.InUse != 4 || got.Acquired != 1 {
+		t.Errorf("after a split: %d in use, %d acquired", got.InUse, got.Acquired)
+	}
+	first.Release()
+	rest.Release()
+	if got := s.Stats(); got.InUse != 0 || got.Acquired != 1 {
+		t.Errorf("after the release: %d in use, %d acquired", got.InUse, got.Acquired)
+	}
+}

@@ -117,56 +117,92 @@ func sinceEpoch() int64 { return int64(monotonic.Since()) }
 // An issuer starts with one slot. When two permits are held at once it gets a table,
 // in which the stack address of a goroutine selects the slot. A goroutine mostly gets
 // the same slot each time, so that cores do not contend for the cache lines of slots.
+// A goroutine that holds several permits finds their slots by the cursor. An issuer
+// that still runs out of slots gets a larger table; the permits in the old one stay
+// there until they are released.
 //
 // A handle fills a cache line; a test checks that.
 type slotTable struct {
-	slots []handle
-	shift uint8 // 64 − log2 of the length
+	slots  []handle
+	shift  uint8         // 64 − log2 of the length
+	cursor atomic.Uint64 // where the search for a free slot goes on
+	old    *slotTable    // the smaller table that this one replaced; nil for the first
 }
 
-// permitSlow finds another handle when the preferred slot is in use: a neighbour, or
-// else one from the pool.
+// claim returns a held permit on the slot of index k, modulo the length of the table.
+func (t *slotTable) claim(k uint64, n int64) (p Permit, claimed bool) {
+	h := &t.slots[k%uint64(len(t.slots))]
+	gen := h.gen.Load()
+	if gen&1 == 0 && h.gen.CompareAndSwap(gen, gen+1) {
+		return Permit{h, gen + 1, n}, true
+	}
+	return Permit{}, false
+}
+
+// permitSlow finds another handle when the preferred slot is in use: a slot near the
+// cursor, or else a handle from the pool.
 func (i *Issuer) permitSlow(n int64) Permit {
 	t := i.slots.Load()
 	if t == nil {
-		i.slots.CompareAndSwap(nil, i.newSlotTable())
+		i.slots.CompareAndSwap(nil, i.newSlotTable(nil))
 		t = i.slots.Load()
 	}
-	const neighbours = 4
-	first := stackHint(t.shift)
-	for k := range uint64(neighbours) {
-		h := &t.slots[(first+k)%uint64(len(t.slots))]
-		if gen := h.gen.Load(); gen&1 == 0 && h.gen.CompareAndSwap(gen, gen+1) {
-			return Permit{h, gen + 1, n}
+	if p, claimed := t.claim(stackHint(t.shift), n); claimed {
+		return p
+	}
+	const tries = 8
+	start := t.cursor.Load()
+	for k := start; k < start+tries; k++ {
+		if p, claimed := t.claim(k, n); claimed {
+			t.cursor.Store(k + 1)
+			return p
 		}
 	}
-	return i.overflow(n)
+	t.cursor.Store(start + tries)
+	return i.overflow(n, t)
 }
 
 // overflowHandles are the handles of permits for which there is no slot. All issuers
 // share the pool: a gate with many classes would otherwise keep a pool for each.
 var overflowHandles = sync.Pool{New: func() any { return &handle{kind: overflowHandle} }}
 
-func (i *Issuer) overflow(n int64) Permit {
+// growAfter is the number of permits without a slot after which an issuer gets a larger
+// table. Permits that are held for long, such as those of connections, cost little
+// without one.
+const growAfter = 256
+
+// overflow returns a permit on a handle from the pool, because t has no free slot.
+func (i *Issuer) overflow(n int64, t *slotTable) Permit {
+	if i.unslotted.Add(1)%growAfter == 0 {
+		if larger := i.newSlotTable(t); larger != nil {
+			i.slots.CompareAndSwap(t, larger)
+		}
+	}
 	h := overflowHandles.Get().(*handle)
 	h.issuer.Store(i)
-	i.unslotted.Add(1)
 	return Permit{h, h.gen.Add(1), n}
 }
 
 // newSlotTable returns a table with 8 slots per processor, so that two running
-// goroutines seldom select the same one. A semaphore gets at most about twice as many
-// slots as its capacity. newSlotTable calls no method of the owner, which may hold a
+// goroutines seldom select the same one; or one that is four times as large as old. A
+// semaphore gets at most about twice as many slots as its capacity. The result is nil if
+// old cannot be exceeded. newSlotTable calls no method of the owner, which may hold a
 // lock while it issues a permit.
-func (i *Issuer) newSlotTable() *slotTable {
+func (i *Issuer) newSlotTable(old *slotTable) *slotTable {
 	want, most := 8*uint64(runtime.GOMAXPROCS(0)), uint64(64)
 	if s, ok := i.owner.(*semaphoreOwner); ok {
 		s.core.mu.Lock()
 		most = min(256, 2*s.core.capacity)
 		s.core.mu.Unlock()
 	}
+	if old != nil {
+		want = 4 * uint64(len(old.slots))
+	}
 	log := bits.Len64(max(2, min(want, most)) - 1)
-	t := &slotTable{slots: make([]handle, 1<<log), shift: uint8(64 - log)}
+	if old != nil && 1<<log <= len(old.slots) {
+		return nil
+	}
+	t := &slotTable{slots: make([]handle, 1<<log), shift: uint8(64 - log), old: old}
 	for k := range t.slots {
 		t.slots[k].init(i)
 	}
@@ -178,7 +214,7 @@ func (i *Issuer) newSlotTable() *slotTable {
 // count as the one permit they were.
 func (i *Issuer) Issued() int64 {
 	n := (i.first.gen.Load() + 1) / 2
-	if t := i.slots.Load(); t != nil {
+	for t := i.slots.Load(); t != nil; t = t.old {
 		for k := range t.slots {
 			n += (t.slots[k].gen.Load() + 1) / 2
 		}

@@ -149,23 +149,27 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 		return p.splitLease(n)
 	}
 	h := p.handle
-	since := h.since.Load()
-	if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
-		return Permit{}, Permit{}, errNotHeld("split")
-	}
 	if h.kind == recordedHandle {
+		if !h.gen.CompareAndSwap(p.gen, p.gen+1) {
+			return Permit{}, Permit{}, errNotHeld("split")
+		}
 		first, rest = h.rec.split(n, p.weight-n)
 		runtime.KeepAlive(h)
 		return first, rest, nil
 	}
-	i := h.issuer.Load()
-	if h.kind == overflowHandle {
-		overflowHandles.Put(h)
+	// The first part keeps the handle, with the next generation of a held permit.
+	if !h.gen.CompareAndSwap(p.gen, p.gen+2) {
+		return Permit{}, Permit{}, errNotHeld("split")
 	}
+	first = Permit{h, p.gen + 2, n}
+	i := h.issuer.Load()
 	other := i.splitOff(n)
-	i.parts.Add(1)
+	rest = other.permitSince(p.weight-n, h.since.Load())
+	if h.kind == slotHandle {
+		i.parts.Add(1) // the generation counts first as a permit of its own
+	}
 	other.parts.Add(1)
-	return i.permitSince(n, since), other.permitSince(p.weight-n, since), nil
+	return first, rest, nil
 }
 
 func errNotHeld(op string) error {

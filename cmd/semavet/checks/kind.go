@@ -24,7 +24,7 @@ type kind struct {
 var grantedKinds = []*kind{permit, item, admission}
 
 var (
-	permit = &kind{noun: "permit", path: semaPath, name: "Permit", releases: []string{"Release"},
+	permit = &kind{noun: "permit", path: semaPath, name: "Permit", releases: []string{"Release", "ReleaseFirst"},
 		neutral: []string{"Weight", "Held", "Slots", "Owner", "Lost", "Err", "Context", "String", "GoString", "LogValue"},
 		uses:    []string{"Context", "Split", "Lost", "Lease"},
 		proof:   []string{"Held", "Weight", "Slots"},

@@ -68,6 +68,7 @@ after Ctrl-C.`,
 	f.Int64Var(&s.config.Min, "min", 1, "begin with `N` at a time")
 	f.Int64Var(&s.config.Max, "max", 64, "run at most `N` at a time")
 	f.Int64SliceVar(&s.config.Only, "only", nil, "measure exactly these `NUMBERS`, such as 1,2,4,8 (default: those that are needed)")
+	f.Lookup("only").DefValue = "" // --help would print an empty list as a default
 	flags.Duration(f, &s.config.Each, "each", 5*time.Second, "measure each number for `DURATION`")
 	flags.Duration(f, &s.config.MaxP99, "max-p99", 0, "propose no number whose p99 is longer than `DURATION` (default: any)")
 	f.Float64Var(&s.percent, "max-failed", 1, "propose no number with which more than `PERCENT` of the runs fail")
