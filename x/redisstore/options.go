@@ -145,7 +145,7 @@ func (o Options) client(addresses []string) rueidis.ClientOption {
 		// One connection for all commands that are marked with ToPipe: concurrent ones are
 		// sent together. Others use a connection of their own, see caller.
 		PipelineMultiplex: -1, DisableAutoPipelining: true,
-		ClientName:        "sema", DisableCache: true, ForceSingleClient: !o.Cluster && o.Sentinel == "",
+		ClientName: "sema", DisableCache: true, ForceSingleClient: !o.Cluster && o.Sentinel == "",
 		Sentinel: rueidis.SentinelOption{
 			MasterSet: o.Sentinel, Username: o.SentinelUsername, Password: o.SentinelPassword, TLSConfig: o.TLS, Dialer: dialer,
 			TopologyRefreshInterval: connectTimeout,
