@@ -27,6 +27,7 @@ const (
 // The session's mutex guards it.
 type driver struct {
 	running        bool
+	starting       bool        // a worker was asked to run the driver and has not begun
 	alarm          *time.Timer // starts the driver again
 	backoff        backoff
 	lastUsed       protocol.Micros // when the session was last in use
@@ -39,7 +40,20 @@ type driver struct {
 // startDriverLocked starts the driver unless it runs.
 func (s *session) startDriverLocked() {
 	if !s.driver.running {
-		s.driver.running = s.client.start(s.runDriver)
+		s.driver.running = s.client.start(s.beginDriver)
+		s.driver.starting = s.driver.running
+	}
+}
+
+// beginDriver runs the driver, unless a caller has become the driver meanwhile. If the
+// driver was then started again, either worker may run it.
+func (s *session) beginDriver() {
+	s.mu.Lock()
+	begins := s.driver.starting
+	s.driver.starting = false
+	s.mu.Unlock()
+	if begins {
+		s.runDriver()
 	}
 }
 
@@ -59,13 +73,13 @@ func (s *session) runStep(step func() error) {
 	}
 }
 
-// becomeDriverLocked makes the caller the driver, if there is a session and no driver
-// runs. If it returns true, the caller must call exchangeInline.
+// becomeDriverLocked makes the caller the driver, if there is a session, and no driver
+// runs or it has not begun. If it returns true, the caller must call exchangeInline.
 func (s *session) becomeDriverLocked() bool {
-	if s.peer == nil || s.driver.running || !s.client.join() {
+	if s.peer == nil || s.driver.running && !s.driver.starting || !s.client.join() {
 		return false
 	}
-	s.driver.running = true
+	s.driver.running, s.driver.starting = true, false
 	return true
 }
 

@@ -49,6 +49,7 @@ type lease struct {
 	slots  []int64 // numbers of its permits, if the semaphore is numbered; fixed
 	ended  bool    // released; guarded by session.mu
 	err    error   // result of Err at the release
+	quiet  bool    // the caller of Release sends the batch; guarded by session.mu
 
 	settled bool // of a rate: Settle was called, or the permit was split; guarded by session.mu
 }
@@ -205,14 +206,21 @@ func (l *lease) release() {
 		return // lost, or of a rate: nothing to release
 	}
 	s.inUse.Add(-l.weight) // an estimate until the next reply
-	if g.held > 0 {
-		s.releaseLocked(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq, Weight: l.weight})
-		return
+	request := func(lease protocol.Seq, weight int64) {
+		s.counts.Releases++
+		s.peer.Request(protocol.Op{Verb: protocol.Release, Lease: lease, Weight: weight})
 	}
-	delete(s.leases, g.fence.Seq)
-	s.releaseLocked(protocol.Op{Verb: protocol.Release, Lease: g.fence.Seq})
-	for _, part := range g.parts {
-		s.releaseLocked(protocol.Op{Verb: protocol.Release, Lease: part})
+	if g.held > 0 {
+		request(g.fence.Seq, l.weight)
+	} else {
+		delete(s.leases, g.fence.Seq)
+		request(g.fence.Seq, 0)
+		for _, part := range g.parts {
+			request(part, 0)
+		}
+	}
+	if !l.quiet {
+		s.startDriverLocked()
 	}
 }
 

@@ -2,6 +2,8 @@ package fleet_test
 
 import (
 	"context"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
 )
 
 // inlineSemaphore returns a semaphore with an open session, over a wire.
@@ -68,6 +71,74 @@ func TestSession_LostInlineBatchIsSentAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		wantErr(t, p.Err(), nil)
 		p.Release()
+		wantErr(t, c.Close(context.Background()), nil)
+	})
+}
+
+// A stackStore notes in whose goroutine the last batch was sent.
+type stackStore struct {
+	fleet.Store
+	mu     sync.Mutex
+	inline bool
+}
+
+func (s *stackStore) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	s.mu.Lock()
+	s.inline = strings.Contains(string(debug.Stack()), "exchangeInline")
+	s.mu.Unlock()
+	return s.Store.Apply(ctx, name, b)
+}
+
+func (s *stackStore) wantInline(t *testing.T, want bool) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inline != want {
+		t.Errorf("sent by the caller: %v, want %v", s.inline, want)
+	}
+}
+
+// TestRelease_SendsTheBatchItself checks that a caller that waits for the confirmation without
+// a limit sends the batch, and that others do not.
+func TestRelease_SendsTheBatchItself(t *testing.T) {
+	t.Parallel()
+	store := &stackStore{Store: memstore.New()}
+	c := fleet.New(store)
+	s := semaphore(t, c, of(10))
+	limited, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 3 {
+		p := mustAcquire(t, s, 1)
+		wantErr(t, fleet.Release(context.Background(), p), nil)
+		store.wantInline(t, true)
+		wantErr(t, fleet.Release(context.Background(), p), nil)
+		q := mustAcquire(t, s, 1)
+		wantErr(t, fleet.Release(limited, q), nil)
+		store.wantInline(t, false)
+	}
+	if held := s.Stats().InUse; held != 0 {
+		t.Errorf("%d permits held", held)
+	}
+	wantErr(t, c.Close(context.Background()), nil)
+}
+
+// TestRelease_LostInlineBatchIsSentAgain checks that a release is confirmed although its batch
+// was lost, and that releases of copies in several goroutines end.
+func TestRelease_LostInlineBatchIsSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
+		c, s := inlineSemaphore(t, w)
+		p := mustAcquire(t, s, 1)
+		w.lose.Store(1)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { wantErr(t, fleet.Release(context.Background(), p), nil) })
+		}
+		wg.Wait()
+		if info, err := c.Info(context.Background(), s.Name()); err != nil || info.InUse != 0 {
+			t.Errorf("%d permits in use, %v", info.InUse, err)
+		}
 		wantErr(t, c.Close(context.Background()), nil)
 	})
 }

@@ -57,14 +57,30 @@ func Release(ctx context.Context, p sema.Permit) error {
 		}
 	}
 	lost := p.Err()
+	l, own := p.Lease().(*lease)
+	inline := own && ctx.Done() == nil && s.monitor == nil // an observer could panic before the flush
+	if inline {
+		l.releaseQuietly()
+	}
 	p.Release()
-	if l, own := p.Lease().(*lease); own && lost == nil {
+	if own && lost == nil {
 		lost = l.Err() // it may have been lost between Err and Release
 	}
-	if s == nil || lost != nil {
+	switch {
+	case s == nil:
+		return lost
+	case lost != nil:
+		s.wakeDriver()
 		return lost
 	}
-	return s.flush(ctx)
+	return s.flush(ctx, inline)
+}
+
+// releaseQuietly makes the release leave it to the caller to send the batch.
+func (l *lease) releaseQuietly() {
+	l.grant.of.mu.Lock()
+	defer l.grant.of.mu.Unlock()
+	l.quiet = true
 }
 
 // A pendingFlush waits for the reply to a batch.
@@ -80,8 +96,9 @@ func (u *pendingFlush) end(lost string) {
 }
 
 // flush waits until the store has replied to all operations that were requested before the
-// call, or until the session is lost.
-func (s *session) flush(ctx context.Context) error {
+// call, or until the session is lost. An inline caller, which waits without a limit, may
+// send the batch itself.
+func (s *session) flush(ctx context.Context, inline bool) error {
 	s.mu.Lock()
 	if s.peer == nil || s.peer.Replied() >= s.peer.LastSeq(maxOps) {
 		s.mu.Unlock()
@@ -89,7 +106,13 @@ func (s *session) flush(ctx context.Context) error {
 	}
 	u := &pendingFlush{seq: s.peer.LastSeq(maxOps), done: make(chan struct{})}
 	s.flushes = append(s.flushes, u)
+	if inline = inline && s.becomeDriverLocked(); !inline {
+		s.startDriverLocked()
+	}
 	s.mu.Unlock()
+	if inline {
+		s.exchangeInline()
+	}
 	select {
 	case <-u.done:
 		if u.lost == "" || u.lost == errUnknownSession.Error() {

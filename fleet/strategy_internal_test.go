@@ -58,6 +58,30 @@ func TestSession_SharesDetails(t *testing.T) {
 	}
 }
 
+// TestSession_CallerReplacesADriverThatHasNotBegun checks that a caller becomes the driver in
+// place of a worker that has not begun, and that the worker then does not drive as well.
+func TestSession_CallerReplacesADriverThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	s := newBench(t).session
+	s.driver.running, s.driver.starting = true, true // a worker was asked to run
+	become := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.becomeDriverLocked()
+	}
+	if !become() {
+		t.Fatal("the caller did not replace the worker")
+	}
+	defer s.client.group.Done()
+	s.beginDriver() // would stop the driver: nothing is due
+	if !s.driver.running {
+		t.Error("the worker is a second driver")
+	}
+	if become() {
+		t.Error("a caller replaced a driver that has begun")
+	}
+}
+
 // connect opens a session.
 func (b *bench) connect() {
 	c := protocol.Config{Capacity: 10, TTL: benchTTL}

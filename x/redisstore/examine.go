@@ -18,7 +18,7 @@ import (
 func (s *Store) Ping(ctx context.Context) (time.Time, error) {
 	server := s.servers[0]
 	client := server.current()
-	reply, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	reply, err := client.Do(ctx, client.B().Time().Build().ToPipe()).AsIntSlice()
 	switch {
 	case err != nil:
 		return time.Time{}, explain(ctx, server.address, err)
@@ -86,7 +86,7 @@ func (s *Store) rejectEviction(nodes []nodeFindings) error {
 const evictionCheck = "eviction"
 
 func (s *Store) examineNode(ctx context.Context, node rueidis.Client) []fleet.Finding {
-	info, err := node.Do(ctx, node.B().Info().Build()).ToString()
+	info, err := node.Do(ctx, node.B().Info().Build().ToPipe()).ToString()
 	if err != nil {
 		return []fleet.Finding{{Check: "settings", Level: fleet.LevelProblem, Seen: fmt.Sprintf("unknown whether a failover is safe: INFO: %v", err), Advice: "allow the user +info"}}
 	}
@@ -110,7 +110,7 @@ func (s *Store) examineNode(ctx context.Context, node rueidis.Client) []fleet.Fi
 func readSettings(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	settings := map[string]string{}
 	for _, name := range []string{"save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write", "min-replicas-max-lag"} {
-		one, err := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+		one, err := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build().ToPipe()).AsStrMap()
 		if err != nil {
 			return nil, err
 		}

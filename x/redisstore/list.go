@@ -53,7 +53,7 @@ func (s *Store) listServer(ctx context.Context, server *server, q protocol.ListQ
 	client := server.current()
 	from, to := bounds(q)
 	for len(page) < q.Most() {
-		names, err := client.Do(ctx, client.B().Zrangebylex().Key(s.names()).Min(from).Max(to).Limit(0, int64(q.Most())).Build()).AsStrSlice()
+		names, err := client.Do(ctx, client.B().Zrangebylex().Key(s.names()).Min(from).Max(to).Limit(0, int64(q.Most())).Build().ToPipe()).AsStrSlice()
 		if err != nil {
 			return nil, explain(ctx, server.address, err)
 		}
@@ -91,7 +91,7 @@ func (s *Store) summarize(ctx context.Context, server *server, names []string, p
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.serverOf(name) != server })
 	reads := make(rueidis.Commands, len(names))
 	for i, name := range names {
-		reads[i] = client.B().Hmget().Key(s.location(name).keys[0]).Field("config", stateField).Build()
+		reads[i] = client.B().Hmget().Key(s.location(name).keys[0]).Field("config", stateField).Build().ToPipe()
 	}
 	now := protocol.Micros(time.Now().UnixMicro())
 	for i, result := range client.DoMulti(ctx, reads...) {
@@ -157,17 +157,17 @@ func (s *Store) addName(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
 	defer cancel()
 	client := s.servers[0].current()
-	added, err := client.Do(ctx, client.B().Zadd().Key(s.names()).ScoreMember().ScoreMember(0, name).Build()).AsInt64()
+	added, err := client.Do(ctx, client.B().Zadd().Key(s.names()).ScoreMember().ScoreMember(0, name).Build().ToPipe()).AsInt64()
 	if err != nil || added == 0 {
 		return
 	}
-	some, err := client.Do(ctx, client.B().Zrandmember().Key(s.names()).Count(4).Build()).AsStrSlice()
+	some, err := client.Do(ctx, client.B().Zrandmember().Key(s.names()).Count(4).Build().ToPipe()).AsStrSlice()
 	if err != nil {
 		return
 	}
 	reads := make(rueidis.Commands, len(some))
 	for i, other := range some {
-		reads[i] = client.B().Exists().Key(s.location(other).keys[0]).Build()
+		reads[i] = client.B().Exists().Key(s.location(other).keys[0]).Build().ToPipe()
 	}
 	for i, result := range client.DoMulti(ctx, reads...) {
 		if n, err := result.AsInt64(); err == nil && n == 0 {
@@ -185,11 +185,11 @@ func (s *Store) removeName(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
 	defer cancel()
 	client := s.servers[0].current()
-	if client.Do(ctx, client.B().Zrem().Key(s.names()).Member(name).Build()).Error() != nil {
+	if client.Do(ctx, client.B().Zrem().Key(s.names()).Member(name).Build().ToPipe()).Error() != nil {
 		return
 	}
-	n, err := client.Do(ctx, client.B().Exists().Key(s.location(name).keys[0]).Build()).AsInt64()
+	n, err := client.Do(ctx, client.B().Exists().Key(s.location(name).keys[0]).Build().ToPipe()).AsInt64()
 	if err != nil || n > 0 {
-		_ = client.Do(ctx, client.B().Zadd().Key(s.names()).ScoreMember().ScoreMember(0, name).Build()).Error()
+		_ = client.Do(ctx, client.B().Zadd().Key(s.names()).ScoreMember().ScoreMember(0, name).Build().ToPipe()).Error()
 	}
 }

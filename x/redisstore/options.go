@@ -142,9 +142,10 @@ func (o Options) client(addresses []string) rueidis.ClientOption {
 	dialer := net.Dialer{Timeout: connectTimeout, KeepAlive: time.Second}
 	return rueidis.ClientOption{
 		InitAddress: addresses, Username: o.Username, Password: o.Password, SelectDB: o.DB, TLSConfig: o.TLS, Dialer: dialer,
-		// One connection for everything: concurrent requests are sent together.
-		PipelineMultiplex: -1,
-		ClientName:        "sema", DisableCache: true, ForceSingleClient: !o.Cluster && o.Sentinel == "",
+		// One connection for all commands that are marked with ToPipe: concurrent ones are
+		// sent together. Others use a connection of their own, see caller.
+		PipelineMultiplex: -1, DisableAutoPipelining: true,
+		ClientName: "sema", DisableCache: true, ForceSingleClient: !o.Cluster && o.Sentinel == "",
 		Sentinel: rueidis.SentinelOption{
 			MasterSet: o.Sentinel, Username: o.SentinelUsername, Password: o.SentinelPassword, TLSConfig: o.TLS, Dialer: dialer,
 			TopologyRefreshInterval: connectTimeout,

@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"crypto/sha1"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -46,8 +48,13 @@ type program struct {
 
 // A function is an entry point of the program.
 type function struct {
-	name   string
-	script *rueidis.Lua // for servers without libraries
+	name        string
+	script, sha string // for servers without libraries
+}
+
+func newFunction(name, script string) function {
+	digest := sha1.Sum([]byte(script))
+	return function{name, script, hex.EncodeToString(digest[:])}
 }
 
 // standard returns the program as it is. It is assembled on first use, because every
@@ -67,8 +74,8 @@ func assemble(edit func(part string) string) *program {
 	digest := sha256.Sum256([]byte(text.String()))
 	name := "sema_" + hex.EncodeToString(digest[:6])
 	p := &program{
-		apply: function{name + "_apply", rueidis.NewLuaScript(text.String() + "scripted = true\nreturn apply(KEYS, ARGV)")},
-		admin: function{name + "_admin", rueidis.NewLuaScript(text.String() + "scripted = true\nreturn administer(KEYS, ARGV)")},
+		apply: newFunction(name+"_apply", text.String()+"scripted = true\nreturn apply(KEYS, ARGV)"),
+		admin: newFunction(name+"_admin", text.String()+"scripted = true\nreturn administer(KEYS, ARGV)"),
 	}
 	text.WriteString("redis.register_function('" + p.apply.name + "', apply)\nredis.register_function('" + p.admin.name + "', administer)\n")
 	p.library = "#!lua name=" + name + "\n" + text.String()
@@ -88,14 +95,56 @@ func strip(part string) string {
 
 // A caller calls functions of the program on a server. It runs them as scripts if the
 // server does not support libraries.
-type caller struct{ scripted atomic.Bool }
+//
+// One call at a time uses a connection of its own. The goroutine of the call then writes the
+// request and reads the reply itself. All other calls share a connection, which takes two
+// more goroutine switches for each and sends those that are concurrent together.
+type caller struct {
+	scripted atomic.Bool
+	direct   atomic.Bool // a call uses the connection of its own
+}
 
-func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f function, keys, args []string) rueidis.RedisResult {
+// directTimeout bounds a call that uses the connection of its own, since the end of a context
+// does not interrupt it.
+const directTimeout = time.Second
+
+// A directContext has an earlier deadline than its parent.
+type directContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c directContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// call calls a function. If it may be called again after a timeout, it may use the
+// connection of its own.
+func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f function, repeatable bool, keys, args []string) rueidis.RedisResult {
+	deadline, bounded := ctx.Deadline()
+	direct := repeatable && bounded && c.direct.CompareAndSwap(false, true)
+	if direct {
+		defer c.direct.Store(false)
+		if latest := time.Now().Add(directTimeout); latest.Before(deadline) {
+			ctx = directContext{ctx, latest}
+		}
+	}
+	do := func(command rueidis.Completed) rueidis.RedisResult {
+		if !direct {
+			command = command.ToPipe()
+		}
+		return client.Do(ctx, command)
+	}
+	eval := func() rueidis.RedisResult {
+		result := do(client.B().Evalsha().Sha1(f.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+		if err, replied := rueidis.IsRedisErr(result.Error()); replied && err.IsNoScript() {
+			return do(client.B().Eval().Script(f.script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+		}
+		return result
+	}
 	if c.scripted.Load() {
-		return f.script.Exec(ctx, client, keys, args)
+		return eval()
 	}
 	fcall := func() rueidis.RedisResult {
-		return client.Do(ctx, client.B().Fcall().Function(f.name).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+		return do(client.B().Fcall().Function(f.name).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	}
 	result := fcall()
 	if err := result.Error(); err == nil || !missing(err) {
@@ -106,7 +155,7 @@ func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f 
 		return fcall()
 	case missing(err): // the server does not support libraries
 		c.scripted.Store(true)
-		return f.script.Exec(ctx, client, keys, args)
+		return eval()
 	default:
 		return rueidis.NewErrorResult(err)
 	}
@@ -124,7 +173,7 @@ func (p *program) install(ctx context.Context, client rueidis.Client) error {
 	var readonly error
 	loaded := false
 	for _, node := range client.Nodes() {
-		err := node.Do(ctx, node.B().FunctionLoad().Replace().FunctionCode(p.library).Build()).Error()
+		err := node.Do(ctx, node.B().FunctionLoad().Replace().FunctionCode(p.library).Build().ToPipe()).Error()
 		switch {
 		case err == nil:
 			loaded = true

@@ -79,7 +79,7 @@ func (s *Store) run(ctx context.Context, f function, repeatable bool, at locatio
 	args := make([]string, 0, 3+len(leases))
 	args = append(append(args, at.name, s.channels, rueidis.BinaryString(request)), leases...)
 	for pause := 20 * time.Millisecond; ; {
-		result := at.server.call(ctx, at.server.current(), s.program, f, at.keys, args)
+		result := at.server.call(ctx, at.server.current(), s.program, f, repeatable, at.keys, args)
 		err := result.Error()
 		if err == nil {
 			return result, nil

@@ -145,7 +145,11 @@ end
 
 -- ticked returns the present time of the semaphore's own clock. The clock follows the
 -- server's by at most a sixth of the TTL per call, and never goes back.
-local function ticked() return clock + min(max(now - last, 0), floor(ttl / 6)) end
+local function ticked()
+  local passed = now - last
+  if passed <= 0 then return clock end
+  return clock + (passed * 6 <= ttl and passed or min(passed, floor(ttl / 6)))
+end
 
 local runEpoch -- the epoch of this run of the server, see identify
 local cutOff, load, initialize, unreleased
@@ -195,11 +199,12 @@ local LONG = WEEK / 2
 
 -- noteUse records once an hour that the server is used, and detects gaps.
 local function noteUse()
-  local at, key = noted[SERVER], SERVER .. ':used'
+  local at = noted[SERVER]
   if at and now >= at.used and now - at.used < HOUR then
     gap = at.gap
     return
   end
+  local key = SERVER .. ':used'
   local used, found = match(call('GET', key) or '', '^(%d+) (%d+)$')
   used, gap = tonumber(used or at and at.used or now), min(tonumber(found or 0), now)
   if now - used > LONG then gap = now end

@@ -30,7 +30,8 @@ local function bulk(command, key, items)
   for i = 1, #items, 1000 do call(command, key, unpack(items, i, min(i + 999, #items))) end
 end
 
-local function packHot() return pack(HOT, clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest) end
+-- packState packs the HOT fields, followed by cold.
+local function packState() return pack('<ddddddddc0', clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest, cold) end
 
 local write
 do -- local to write, since Lua allows at most 200 locals at a time
@@ -109,7 +110,7 @@ function write(replyTo)
   local putOff = version == 1 and (now < kept or now - kept > HOUR)
   if putOff then kept = now end
   cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, notifiedFirst, rampFrom, rampAt, unnotified, notified, epoch, hold, kept, leastLag, stepped)
-  addField(STATE, packHot() .. cold)
+  addField(STATE, packState())
   if slotNumbers.taken then addField('slots', slotNumbers.all()) end
   bulk('HDEL', BASE, goneFields) -- before HSET: a ticket may have been queued again
   bulk('HSET', BASE, newFields)

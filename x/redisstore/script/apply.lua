@@ -131,7 +131,8 @@ function apply(keys, args)
   local seen, promotion, id, owner, seq, ack, highest, ends, ranges, wants, order, at = read(BATCH, REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
   -- One command reads the semaphore, the session and the leases that the batch releases.
-  local stored = call('HMGET', BASE, 'config', STATE, fieldOf(id), unpack(args, 4, min(#args, 1003)))
+  local field = fieldOf(id)
+  local stored = call('HMGET', BASE, 'config', STATE, field, unpack(args, 4, min(#args, 1003)))
   local exists, failed = load(stored[1], stored[2], seen, promotion)
   if failed then return failed end
   if not exists then
@@ -139,7 +140,7 @@ function apply(keys, args)
     return pack(HEAD, runEpoch, 0, 0, STATUS.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
   end
   local record = stored[3]
-  local reply = ranges >= 0 and record and plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
+  local reply = ranges >= 0 and record and plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, at)
   if reply then return reply end
 
   resetCall()

@@ -70,7 +70,7 @@ end
 
 -- plain applies a batch on the fast path and returns the reply. It returns nil, and
 -- changes nothing, if the batch cannot use the fast path.
-function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
+function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, at)
   local clockNow = ticked()
   if inUse + wants > capacity or not resting(clockNow) then return nil end
   local record = stored[3]
@@ -95,7 +95,7 @@ function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
     remove(ranges, at)
     call('HDEL', BASE, unpack(args, 4))
   end
-  local written = { STATE, '', fieldOf(id), '' }
+  local written = { STATE, '', field, '' }
   unacknowledged = 0
   if wants > 0 then
     local none, resultBefore = leaseCount == 0, lastResult
@@ -105,10 +105,12 @@ function plain(id, owner, stored, args, seq, ack, highest, ranges, wants, at)
     if none then keep(LEASES) end
   end
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
-  written[2] = packHot() .. cold
-  written[4] = pack(RECORD, seq, deadline, now, renewals, lastResult, unacknowledged, scored, held + leaseCount - before, size) ..
-    sub(record, RECORD_SIZE + 1, RECORD_SIZE + size) .. results
+  written[2] = packState()
+  -- The format of RECORD, and texts without their length: concatenating them afterwards takes
+  -- longer.
+  written[4] = pack('<dddddddddc0c0', seq, deadline, now, renewals, lastResult, unacknowledged, scored, held + leaseCount - before, size,
+    sub(record, RECORD_SIZE + 1, RECORD_SIZE + size), results)
   bulk('HSET', BASE, written)
   if unacknowledged > 0 then fenced = gapless() or fences(results) end
-  return pack('<ddd', epoch, inUse, unacknowledged) .. NOTHING_ELSE .. configured .. results .. fenced
+  return pack('<dddc0c0c0c0', epoch, inUse, unacknowledged, NOTHING_ELSE, configured, results, fenced)
 end
