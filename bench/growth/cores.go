@@ -27,8 +27,8 @@ func coreCurves() []curve {
 	ctx := context.Background()
 	return []curve{
 		{
-			name: "threads-measured", title: "An acquire and a release, more threads than cores (measured)", size: "GOMAXPROCS", unit: "ns", limit: flat,
-			note: "One goroutine for each thread, all on one semaphore with permits for all. No contender collapses when a thread is suspended in the middle of an operation.",
+			name: "threads-measured", title: "An acquire and a release, more threads than cores (measured)", size: "GOMAXPROCS", unit: "ns",
+			note: "From 1 to 2, the cores begin to share a cache line. One goroutine for each thread, all on one semaphore with permits for all. No contender collapses when a thread is suspended in the middle of an operation.",
 			runs: []contender{
 				measured("sema.Semaphore", false, func() func() { s := sema.New(wide); return pairsOf(s) }),
 				measured("sema.Weighted", false, func() func() { s := sema.NewWeighted(wide); return func() { must(s.Acquire(ctx, 1)); s.Release(1) } }),

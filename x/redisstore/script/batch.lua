@@ -40,6 +40,31 @@ local function fences(all)
   if #seqs == 0 then return '' end
   local nothing = gapless()
   if nothing then return nothing end
+  -- With many leases, reading them all takes most of the call: 0.2 ms for a thousand. They are
+  -- mostly a few runs, whose ends are found by counting. That needs all grants to be the newest
+  -- leases, and gives up after some counts.
+  if leaseCount > 48 and seqs[#seqs] == lastSeq and seqs[#seqs] - seqs[1] + 1 == #seqs then
+    local gaps, counts = {}, min(40, floor(leaseCount / 4))
+    local function search(from, to) -- appends the ranges without leases, in order
+      counts = counts - 1
+      if counts < 0 then return end
+      local n = call('ZCOUNT', LEASES, seqText(from), seqText(to))
+      if n == 0 then
+        local before = gaps[#gaps]
+        if before and before[2] == from - 1 then before[2] = to else gaps[#gaps + 1] = { from, to } end
+      elseif n <= to - from then
+        local middle = floor((from + to) / 2)
+        search(from, middle)
+        search(middle + 1, to)
+      end
+    end
+    search(lowest, seqs[1] - 1)
+    if counts >= 0 then
+      local removed, mark = {}, pack('<dd', #gaps, 0)
+      for i, gap in ipairs(gaps) do removed[i] = pack('<dd', gap[1], gap[2]) end
+      return pack('<dddd', 1, lowest, #gaps, #seqs) .. table.concat(removed) .. string.rep(mark, #seqs)
+    end
+  end
   local live = call('ZRANGEBYSCORE', LEASES, lowest, seqs[#seqs])
   local removed, marks, expected, i = {}, {}, lowest, 1
   local score = live[1] and tonumber(numberIn(live[1]))
