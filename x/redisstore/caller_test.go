@@ -2,14 +2,11 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/sema-go/sema"
-	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
 	"github.com/sema-go/sema/internal/storetest/redistest"
@@ -69,43 +66,33 @@ func TestCaller_UsesTwoConnections(t *testing.T) {
 	}
 }
 
-// TestCaller_HungServerDelaysNoClose checks that a call on the connection of its own, which
-// its context does not interrupt, ends soon after a client is closed.
-func TestCaller_HungServerDelaysNoClose(t *testing.T) {
+// TestCaller_HungServerIsNotWaitedFor checks that a call on the connection of its own, which
+// its context does not interrupt, ends soon after the context is cancelled, long before its
+// deadline.
+func TestCaller_HungServerIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store, err := Open(ctx, Options{Addresses: []string{server.Address}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := fleet.New(store)
-	s, err := client.Semaphore("db", 2, fleet.TTL(5*time.Minute))
+	defer store.Close()
+	by := protocol.Opener{Client: protocol.Client{Instance: "hung"}, Owner: protocol.Owner{Key: protocol.NewKey()}}
+	id, _, err := store.Open(ctx, "db", protocol.Config{Capacity: 1, TTL: 300e6}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Acquire(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fleet.Release(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	const deadline = 2 * time.Minute
+	patient, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
 	server.Pause()
 	defer server.Continue()
-	failed := make(chan error)
-	go func() {
-		_, err := s.Acquire(ctx, 1)
-		failed <- err
-	}()
-	time.Sleep(250 * time.Millisecond)
-	at, cancel := context.WithTimeout(ctx, time.Millisecond)
-	defer cancel()
 	began := time.Now()
-	_ = client.Close(at, fleet.CloseAbandon)
-	if err := <-failed; !errors.Is(err, sema.ErrClosed) {
-		t.Errorf("error %v", err)
+	time.AfterFunc(250*time.Millisecond, cancel)
+	if _, err := store.Apply(patient, "db", protocol.Batch{Session: id, Owner: by.Owner, Seq: 1}); err == nil {
+		t.Error("a paused server has replied")
 	}
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("Close took %v", took)
+	if took := time.Since(began); took > deadline/2 {
+		t.Errorf("the call took %v after its context was cancelled", took)
 	}
 }

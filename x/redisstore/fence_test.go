@@ -20,6 +20,7 @@ func TestFence_ExactAmongManyLeases(t *testing.T) {
 		"none":                func(int) bool { return false },
 		"the first":           func(i int) bool { return i == 0 },
 		"one in the middle":   func(i int) bool { return i == 137 },
+		"a range":             func(i int) bool { return i >= 101 && i < 200 },
 		"the last":            func(i int) bool { return i == leases-1 },
 		"two ranges":          func(i int) bool { return i > 20 && i < 90 || i >= 250 },
 		"every second":        func(i int) bool { return i%2 == 1 },
