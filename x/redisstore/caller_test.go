@@ -82,17 +82,23 @@ func TestCaller_HungServerIsNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const deadline = 2 * time.Minute
-	patient, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
+	// The shortest of several tries counts, since a busy machine may delay any of them. A call
+	// that only the library ends takes 5 s.
+	const limit = 3 * time.Second
+	shortest := time.Hour
 	server.Pause()
 	defer server.Continue()
-	began := time.Now()
-	time.AfterFunc(250*time.Millisecond, cancel)
-	if _, err := store.Apply(patient, "db", protocol.Batch{Session: id, Owner: by.Owner, Seq: 1}); err == nil {
-		t.Error("a paused server has replied")
+	for try := 0; try < 5 && shortest > limit; try++ {
+		patient, cancel := context.WithTimeout(ctx, time.Minute)
+		began := time.Now()
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if _, err := store.Apply(patient, "db", protocol.Batch{Session: id, Owner: by.Owner, Seq: 1}); err == nil {
+			t.Error("a paused server has replied")
+		}
+		shortest = min(shortest, time.Since(began))
+		cancel()
 	}
-	if took := time.Since(began); took > deadline/2 {
-		t.Errorf("the call took %v after its context was cancelled", took)
+	if shortest > limit {
+		t.Errorf("calls took at least %v after their context was cancelled", shortest)
 	}
 }
