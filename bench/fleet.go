@@ -54,9 +54,9 @@ func (f *fleetBench) scenarios() []scenario {
 			targets: []target{{impl: "sema/fleet, pooled", rival: "local Semaphore", limit: 3}},
 		},
 		{
-			name:    "fleet-hand-off",
-			about:   "from a release to the acquire of another waiting client, both idle before",
-			impls:   []impl{{"sema/fleet", f.handOff}, {"one fsync on the same disk", f.oneSync}},
+			name:  "fleet-hand-off",
+			about: "from a release to the acquire of another waiting client, both idle before",
+			impls: []impl{{"sema/fleet", f.handOff}, {"one fsync on the same disk", f.oneSync}},
 			targets: []target{
 				{impl: "sema/fleet", rival: "one fsync on the same disk", limit: 1.5, value: func(r row) float64 { return r.P99 }, unit: "p99"},
 				{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.P99 / 1e6 }, unit: "p99 in ms"},
