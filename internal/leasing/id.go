@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +46,11 @@ const proofSize = len(protocol.Key{})
 // keyMark is the prefix of a proof that is the session's key.
 const keyMark = "k"
 
-func (h leaseID) id() string { return fmt.Sprintf("%d.%d.%s", h.lease, h.session, h.proof) }
+func (h leaseID) id() string {
+	b := strconv.AppendUint(make([]byte, 0, 80), uint64(h.lease), 10)
+	b = strconv.AppendUint(append(b, '.'), uint64(h.session), 10)
+	return string(append(append(b, '.'), h.proof...))
+}
 
 // find returns the index of the lease in a snapshot and the owner of its session. The index
 // is -1 if the lease does not exist or the proof is wrong. A store that shows no keys

@@ -36,6 +36,7 @@ type session struct {
 	seq, ack  uint64
 	ticket    protocol.Ticket
 	lease     protocol.Seq
+	id        leaseID // of the lease, see leaseID; its proof is a MAC, and costs more than the rest
 	weight    int64
 	slots     protocol.Slots
 	fence     protocol.Fence
@@ -256,8 +257,12 @@ func (s *session) release(ctx context.Context, h leaseID) (first bool, err error
 	return true, nil
 }
 
+// leaseID returns the content of the ID of the session's lease.
 func (s *session) leaseID() leaseID {
-	return newLeaseID(s.semaphore, s.lease, s.number, s.owner.Key, s.keyInID)
+	if s.id.lease != s.lease {
+		s.id = newLeaseID(s.semaphore, s.lease, s.number, s.owner.Key, s.keyInID)
+	}
+	return s.id
 }
 
 // granted returns the lease of the session.

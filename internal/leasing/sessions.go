@@ -134,12 +134,13 @@ func fenceOf(leases []protocol.LeaseInfo, i int) protocol.Fence {
 // remember registers a session by its lease. It returns the session that is already
 // registered, if any.
 func (m *Manager) remember(sess *session) *session {
+	id := sess.leaseID()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known := m.leased[sess.leaseID()]; known != nil {
+	if known := m.leased[id]; known != nil {
 		return known
 	}
-	m.leased[sess.leaseID()] = sess
+	m.leased[id] = sess
 	return sess
 }
 

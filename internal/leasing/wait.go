@@ -43,13 +43,9 @@ var errWaitOver = errors.New("the wait is over")
 func (s *session) await(ctx context.Context, r Request, ops []protocol.Op) (protocol.Result, error) {
 	m := s.manager
 	m.enqueue(s)
-	defer m.dequeue(s)        // before another request uses the session
-	var over <-chan time.Time // nil: no bound
-	if !r.Unbounded {
-		timer := time.NewTimer(cmp.Or(r.Wait, storeTimeout)) // the first reply decides a request without a wait
-		defer timer.Stop()
-		over = timer.C
-	}
+	defer m.dequeue(s) // before another request uses the session
+	start := time.Now()
+	var over <-chan time.Time // nil: no bound, or no reply yet
 	for {
 		results, err := s.lockAndSend(ctx, ops)
 		if err != nil {
@@ -60,6 +56,11 @@ func (s *session) await(ctx context.Context, r Request, ops []protocol.Op) (prot
 			if f.Ticket == s.ticket && f.Kind != protocol.Revoked {
 				return f, nil
 			}
+		}
+		if over == nil && !r.Unbounded { // most requests need no timer: the first reply decides them
+			timer := time.NewTimer(cmp.Or(r.Wait, storeTimeout) - time.Since(start))
+			defer timer.Stop()
+			over = timer.C
 		}
 		heartbeat := jittered(min(s.ttl/3, maxHeartbeat))
 		if s.foreign {

@@ -45,8 +45,10 @@ type fence struct {
 type seconds time.Duration
 
 // MarshalJSON implements [json.Marshaler].
-func (s seconds) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
+func (s seconds) MarshalJSON() ([]byte, error) { return s.append(nil), nil }
+
+func (s seconds) append(b []byte) []byte {
+	return strconv.AppendFloat(b, time.Duration(s).Seconds(), 'f', -1, 64)
 }
 
 func newLeaseText(l leasing.Lease) *leaseText {
@@ -62,6 +64,61 @@ func newLeaseText(l leasing.Lease) *leaseText {
 		t.Slots = slotsOf(l.Slots)
 	}
 	return t
+}
+
+// append appends the lease as [json.Marshal] writes it, without reflection: it is the response
+// to most requests.
+func (t *leaseText) append(b []byte) []byte {
+	b = appendString(append(b, `{"semaphore":`...), t.Semaphore)
+	if t.ID != "" {
+		b = appendString(append(b, `,"id":`...), t.ID)
+	}
+	if t.Lease != 0 {
+		b = strconv.AppendUint(append(b, `,"lease":`...), t.Lease, 10)
+	}
+	b = strconv.AppendInt(append(b, `,"weight":`...), t.Weight, 10)
+	if t.TTL != 0 {
+		b = t.TTL.append(append(b, `,"ttl":`...))
+	}
+	if t.ValidFor != 0 {
+		b = t.ValidFor.append(append(b, `,"valid_for":`...))
+	}
+	if f := t.Fence; f != nil {
+		b = strconv.AppendUint(append(b, `,"fence":{"seq":`...), uint64(f.Seq), 10)
+		b = strconv.AppendUint(append(b, `,"floor":`...), uint64(f.Floor), 10)
+		b = append(b, `,"revoked":[`...)
+		for i, r := range f.Revoked {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendUint(append(b, '['), r[0], 10)
+			b = append(strconv.AppendUint(append(b, ','), r[1], 10), ']')
+		}
+		b = append(strconv.AppendBool(append(b, `],"exact":`...), f.Exact), '}')
+	}
+	for i, slot := range t.Slots {
+		if i == 0 {
+			b = append(b, `,"slots":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(slot), 10)
+	}
+	if len(t.Slots) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// appendString appends a text as [json.Marshal] writes it.
+func appendString(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || strings.IndexByte(`"\\<>&`, c) >= 0 {
+			escaped, _ := json.Marshal(text) // a string cannot fail
+			return append(b, escaped...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
 }
 
 // An acquireBody is a request for permits, in the query or as JSON.
@@ -123,7 +180,7 @@ func (a jsonAPI) acquire(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Location", "/v1/semaphores/"+url.PathEscape(lease.Semaphore)+"/leases/"+lease.ID)
 	}
 	a.service.rateLimit(w, lease.Semaphore, lease.Capacity, lease.InUse, lease.Window)
-	return respond(w, http.StatusCreated, newLeaseText(lease))
+	return respondLease(w, http.StatusCreated, lease)
 }
 
 // hold responds with a line of JSON for the lease, and one for each renewal.
@@ -160,7 +217,7 @@ func (a jsonAPI) renew(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return respond(w, http.StatusOK, newLeaseText(lease))
+	return respondLease(w, http.StatusOK, lease)
 }
 
 func (a jsonAPI) release(w http.ResponseWriter, r *http.Request) error {
@@ -399,7 +456,7 @@ func (a jsonAPI) watch(w http.ResponseWriter, r *http.Request) error {
 // free, the time until one is.
 func (s *service) rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
 	free := max(0, capacity-inUse)
-	policy, now := fmt.Sprintf("%q;q=%d", name, capacity), fmt.Sprintf("%q;r=%d", name, free)
+	policy, now := quotedParameter(name, ";q=", capacity), quotedParameter(name, ";r=", free)
 	if window > 0 {
 		policy += fmt.Sprintf(";w=%d", wholeSeconds(window))
 		if free == 0 {
@@ -407,8 +464,14 @@ func (s *service) rateLimit(w http.ResponseWriter, name string, capacity, inUse 
 			now += fmt.Sprintf(";t=%d", wholeSeconds(cmp.Or(free, returnTime(window, 1, capacity))))
 		}
 	}
-	w.Header().Set("RateLimit-Policy", policy)
-	w.Header().Set("RateLimit", now)
+	values := []string{policy, now} // one allocation for both headers
+	w.Header()["Ratelimit-Policy"], w.Header()["Ratelimit"] = values[:1:1], values[1:]
+}
+
+// quotedParameter returns a quoted name with one parameter.
+func quotedParameter(name, key string, value int64) string {
+	text := strconv.AppendQuote(make([]byte, 0, len(name)+32), name)
+	return string(strconv.AppendInt(append(text, key...), value, 10))
 }
 
 // returnTime returns the average time in which that many permits of a rate become free, for
@@ -424,9 +487,20 @@ func returnTime(window time.Duration, weight, capacity int64) time.Duration {
 func wholeSeconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
 
 func respond(w http.ResponseWriter, status int, body any) error {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
+	writeJSONHeader(w, status)
 	_ = json.NewEncoder(w).Encode(body) // fails if the client has disconnected
+	return nil
+}
+
+func writeJSONHeader(w http.ResponseWriter, status int) {
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = valueJSON, valueNoStore
+	w.WriteHeader(status)
+}
+
+// respondLease responds with a lease.
+func respondLease(w http.ResponseWriter, status int, l leasing.Lease) error {
+	writeJSONHeader(w, status)
+	_, _ = w.Write(append(newLeaseText(l).append(make([]byte, 0, 320)), '\n')) // fails if the client has disconnected
 	return nil
 }

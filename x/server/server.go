@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/x/internal/storerpc"
@@ -88,9 +90,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.panicked(r, cause)
 		}
 	}()
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header()["X-Content-Type-Options"] = valueNosniff
 	s.handler.ServeHTTP(w, r)
 }
+
+// Values of headers that most responses have. They are shared: use them only for assignments.
+var (
+	valueNosniff = []string{"nosniff"}
+	valueJSON    = []string{"application/json"}
+	valueNoStore = []string{"no-store"}
+)
 
 // panicked logs a handler's panic and aborts only the connection of that request.
 func (s *Server) panicked(r *http.Request, cause any) {
@@ -203,7 +212,8 @@ func (s *Server) endpoint(at route) http.Handler {
 func (s *Server) observe(name string, serve func(*responseWriter, *http.Request)) http.Handler {
 	counted := s.service.counted
 	took := counted.took.WithLabelValues(name)
-	usual := counted.requests.WithLabelValues(name, "200") // other statuses are looked up per request
+	byStatus := &statusCounters{all: counted.requests, route: name}
+	byStatus.of(http.StatusOK) // so that the series exists before the first request
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		seen := &responseWriter{ResponseWriter: w}
@@ -212,12 +222,29 @@ func (s *Server) observe(name string, serve func(*responseWriter, *http.Request)
 		}
 		serve(seen, r)
 		took.Observe(time.Since(start).Seconds())
-		if seen.status == http.StatusOK {
-			usual.Inc()
-			return
-		}
-		counted.requests.WithLabelValues(name, strconv.Itoa(seen.status)).Inc()
+		byStatus.of(seen.status).Inc()
 	})
+}
+
+// statusCounters are the counters of a route by status. It caches those of the 2xx statuses,
+// which nearly all requests have.
+type statusCounters struct {
+	all     *prometheus.CounterVec
+	route   string
+	success [100]atomic.Pointer[prometheus.Counter]
+}
+
+func (c *statusCounters) of(status int) prometheus.Counter {
+	if status/100 != 2 {
+		return c.all.WithLabelValues(c.route, strconv.Itoa(status))
+	}
+	cached := &c.success[status-http.StatusOK]
+	if known := cached.Load(); known != nil {
+		return *known
+	}
+	counter := c.all.WithLabelValues(c.route, strconv.Itoa(status))
+	cached.Store(&counter)
+	return counter
 }
 
 // handle identifies the caller of a request, runs the checks that all routes share, and
@@ -287,16 +314,23 @@ func (s *Server) receive(w *responseWriter, r *http.Request) error {
 // the client reads the response: a client that does not read would hold memory for ever.
 type responseWriter struct {
 	http.ResponseWriter
-	status int
+	status   int
+	deadline time.Time // the write deadline of the connection; zero: none is set
 }
 
 // readTimeout bounds the time in which a client reads what was written. Tests set a shorter
 // time.
 var readTimeout = 30 * time.Second
 
-// setWriteDeadline sets the write deadline before a write.
+// setWriteDeadline sets the write deadline before a write, unless it was just set: a response
+// usually has a header and one write.
 func (o *responseWriter) setWriteDeadline() {
-	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now().Add(readTimeout))
+	deadline := time.Now().Add(readTimeout)
+	if deadline.Sub(o.deadline) < readTimeout/30 {
+		return
+	}
+	o.deadline = deadline
+	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(deadline)
 }
 
 func (o *responseWriter) WriteHeader(status int) {
@@ -320,7 +354,8 @@ func (o *responseWriter) FlushError() error {
 	o.setWriteDeadline()
 	c := http.NewResponseController(o.ResponseWriter)
 	err := c.Flush()
-	_ = c.SetWriteDeadline(time.Time{})
+	o.deadline = time.Time{}
+	_ = c.SetWriteDeadline(o.deadline)
 	return err
 }
 

@@ -28,6 +28,8 @@ type sharedFile struct {
 	owner     *owner
 	listeners listeners
 	writer    writer
+	group     []*request // the buffer of gather; used by the writer's goroutine
+	batches   sync.Pool  // of *batchRequest, for reuse
 }
 
 // sharedFiles contains the open files of this process, by path.
@@ -158,17 +160,24 @@ func (s *sharedFile) run() {
 	for {
 		select {
 		case r := <-s.requests:
-			s.writer.serve(s.gather(r))
+			s.serve(r)
 		case <-ticks.C:
 			s.writer.tick()
 			ticks.Reset(s.writer.untilTick())
 		case <-s.quit:
 			for len(s.requests) > 0 {
-				s.writer.serve(s.gather(<-s.requests))
+				s.serve(<-s.requests)
 			}
 			return
 		}
 	}
+}
+
+// serve serves a group that begins with a request.
+func (s *sharedFile) serve(first *request) {
+	group := s.gather(first)
+	s.writer.serve(group)
+	clear(group) // the buffer must not keep what the requests refer to
 }
 
 // A group is bounded, so that its requests do not wait for an unlimited number of later
@@ -188,9 +197,11 @@ const (
 	maxYieldTime = 100 * time.Microsecond
 )
 
-// gather returns a group: a request and those that have arrived already, or are about to.
+// gather returns a group: a request and those that have arrived already, or are about to. The
+// group is valid until the next call.
 func (s *sharedFile) gather(first *request) []*request {
-	group, size := []*request{first}, first.size
+	group, size := append(s.group[:0], first), first.size
+	defer func() { s.group = group }()
 	for yielded := 0; len(group) < maxGroup && size < maxSize; {
 		select {
 		case r := <-s.requests:
@@ -212,7 +223,9 @@ func (s *sharedFile) gather(first *request) []*request {
 
 // await sends a request to the writer and waits for its result.
 func (s *sharedFile) await(ctx context.Context, r *request) error {
-	r.ended = make(chan error, 1)
+	if r.ended == nil {
+		r.ended = make(chan error, 1)
+	}
 	select {
 	case s.requests <- r:
 	case <-ctx.Done():
@@ -222,12 +235,14 @@ func (s *sharedFile) await(ctx context.Context, r *request) error {
 	}
 	select {
 	case err := <-r.ended:
+		r.over = true
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.done:
 		select {
 		case err := <-r.ended:
+			r.over = true
 			return err
 		default:
 			return s.wrap(errClosed)

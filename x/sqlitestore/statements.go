@@ -63,7 +63,7 @@ type manyRows struct {
 	portions [len(portions)]*statement
 }
 
-var portions = [...]int{64, 8, 1}
+var portions = [...]int{64, 32, 16, 8, 4, 2, 1}
 
 // put returns statements that insert rows, or replace rows with the same key.
 func (c *connection) put(table string, columns ...string) manyRows {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"sync"
 
 	"github.com/sema-go/sema/fleet"
@@ -76,20 +75,60 @@ func (s *Store) Open(ctx context.Context, name string, c protocol.Config, by pro
 
 // Apply implements [fleet.Store].
 func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
-	b.Ops = slices.Clone(b.Ops) // a caller whose context ended may reuse them before they are applied
-	var reply protocol.Reply
-	err := s.do(ctx, name, 1+len(b.Ops), func(now protocol.Micros, k *entry) error {
-		if k.state == nil {
-			reply.Status = protocol.Unknown
-			return nil
-		}
-		reply = k.state.Apply(now, b)
-		return nil
-	})
+	r, _ := s.shared.batches.Get().(*batchRequest)
+	if r == nil {
+		r = newBatchRequest()
+	}
+	r.ops = append(r.ops[:0], b.Ops...) // a caller whose context ended may reuse them before they are applied
+	b.Ops = r.ops
+	r.batch, r.ctx, r.name, r.size = b, ctx, s.prefix+name, 1+len(b.Ops)
+	err := s.await(ctx, &r.request)
+	if !r.over {
+		return protocol.Reply{}, err // the writer may still use the request
+	}
+	reply := r.reply
+	r.forget()
+	s.shared.batches.Put(r)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
 	return reply, nil
+}
+
+// A batchRequest is the request of [Store.Apply], the most frequent one. Requests that are over
+// are reused.
+type batchRequest struct {
+	request
+	batch protocol.Batch
+	ops   []protocol.Op
+	reply protocol.Reply
+}
+
+func newBatchRequest() *batchRequest {
+	r := &batchRequest{}
+	r.act, r.ended = r.apply, make(chan error, 1)
+	return r
+}
+
+// apply implements the act of the request.
+func (r *batchRequest) apply(now protocol.Micros, k *entry) error {
+	r.reply = protocol.Reply{}
+	if k.state == nil {
+		r.reply.Status = protocol.Unknown
+		return nil
+	}
+	r.reply = k.state.Apply(now, r.batch)
+	return nil
+}
+
+// forget drops what a request that is over refers to.
+func (r *batchRequest) forget() {
+	clear(r.ops)
+	if cap(r.ops) > maxSize {
+		r.ops = nil
+	}
+	r.request = request{act: r.act, ended: r.ended}
+	r.batch, r.reply = protocol.Batch{}, protocol.Reply{}
 }
 
 // Inspect implements [fleet.Store].

@@ -42,6 +42,7 @@ type request struct {
 	entry *entry // the entry that it acted on
 	err   error
 	ended chan error // buffered
+	over  bool       // the caller has received the result: the writer does not use the request any more
 }
 
 // serve executes a group and sends the replies.
