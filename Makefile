@@ -109,6 +109,7 @@ bench:
 	go -C bench run . service
 	go -C bench run . patterns
 	go -C bench run . admit
+	go -C bench run . metrics
 
 # Writes the tables and plots of docs/benchmarks.md anew, and docs/scale.md.
 readme:
@@ -118,6 +119,8 @@ readme:
 	go -C bench run . service --readme ../docs/benchmarks.md
 	go -C bench run . patterns --readme ../docs/benchmarks.md
 	go -C bench run . admit --readme ../docs/benchmarks.md
+	go -C bench run . metrics --readme ../docs/benchmarks.md
+	go -C bench run . growth
 	go -C bench run ./scale
 
 # Writes the Go code of x/proto anew. A test of x/semav1 fails where it is old.
