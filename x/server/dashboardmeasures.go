@@ -31,6 +31,39 @@ func (a dashboardAPI) Past(name string, span time.Duration) (history.Curve, []hi
 	return a.service.history.Curve(name, now.Add(-span), now), a.service.history.Events(name, now.Add(-span))
 }
 
+// Live implements [dashboard.Measures]. Percentiles and rates are those of the last sample, because
+// it is called for all semaphores.
+func (a dashboardAPI) Live(name string, busy bool) (l dashboard.Live) {
+	if samples := a.service.sampler.latest.Load(); samples != nil {
+		var sample history.Sample
+		if sample, l.Measured = (*samples)[name]; l.Measured {
+			l.WaitP99, l.HoldP99 = sample.WaitP99, sample.HoldP99
+			l.Grants, l.Failures = float64(sample.Grants)/sampleEvery.Seconds(), float64(sample.Failures)/sampleEvery.Seconds()
+		}
+	}
+	if !busy {
+		return l
+	}
+	now, open := time.Now(), a.service.meter.Open(name)
+	if !open.HeadSince.IsZero() {
+		l.HeadAge = now.Sub(open.HeadSince)
+	}
+	if !open.OldestHoldSince.IsZero() {
+		l.OldestHold = now.Sub(open.OldestHoldSince)
+	}
+	return l
+}
+
+// Declared implements [dashboard.Measures].
+func (a dashboardAPI) Declared() (all []protocol.Summary) {
+	for _, d := range a.service.declared {
+		if d.isName() {
+			all = append(all, protocol.Summary{Name: d.name, Config: d.config, Effective: d.config.Capacity})
+		}
+	}
+	return all
+}
+
 // Figures implements [dashboard.Measures].
 func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figure {
 	t := a.service.timesOf(name, time.Now())

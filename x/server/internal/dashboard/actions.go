@@ -151,6 +151,9 @@ func (d *Dashboard) rejection(r *http.Request, want action, err error) Problem {
 			Detail: fmt.Sprintf("%q was changed in the meantime. Check its current settings and try again.", want.name)}
 	}
 	p := d.explain(r, err)
+	if want.verb == "create" && p.Status == http.StatusPreconditionFailed {
+		return Problem{Status: p.Status, Title: "Nothing was done", Detail: fmt.Sprintf("A semaphore %q exists already.", want.name)}
+	}
 	p.Title = "Not done. " + p.Title
 	return p
 }

@@ -68,8 +68,8 @@ func (d *Dashboard) current(ctx context.Context, name string) (semaphore, error)
 	if err != nil {
 		return semaphore{}, err
 	}
-	ahead, _ := d.feeds.reader.ahead().wait(ctx)
-	return newSemaphore(name, snapshot, time.Now().Add(ahead)), nil
+	there, _ := d.feeds.reader.ping().wait(ctx)
+	return newSemaphore(name, snapshot, time.Now().Add(there.ahead)), nil
 }
 
 // questionOf returns the question for an action, given the semaphore's current state.
