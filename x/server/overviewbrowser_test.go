@@ -152,7 +152,7 @@ func TestOverview_InABrowser(t *testing.T) {
 	w.do("ttl", chromedp.SetValue(chromedp.CSS("#new-ttl"), "soon"))
 	w.click("dialog .primary")
 	w.shows("dialog .result", "The TTL is a duration")
-	w.do("ttl", chromedp.SetValue(chromedp.CSS("#new-ttl"), ""))
+	w.do("ttl", chromedp.SetValue(chromedp.CSS("#new-ttl"), "20s"))
 	w.do("name", chromedp.SetValue(chromedp.CSS("#new-name"), "jobs:import"))
 	w.click("dialog .primary")
 	w.shows("h1", "jobs:import")

@@ -56,7 +56,11 @@ func (d *Dashboard) create(w http.ResponseWriter, r *http.Request, v Viewer) err
 	}
 	if err != nil {
 		f.Problem = d.rejection(r, action{name: f.Name, verb: "create"}, err)
-		d.showNew(w, r, v, f.Problem.Status, f)
+		status := f.Problem.Status
+		if byScript(r) {
+			status = http.StatusOK // browsers log other statuses as errors; the form is shown again
+		}
+		d.showNew(w, r, v, status, f)
 		return nil
 	}
 	d.feeds.changed(f.Name)

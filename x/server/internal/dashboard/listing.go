@@ -16,8 +16,9 @@ import (
 // A listing is the result of one read of all semaphores, for all viewers. Each order is sorted
 // when the first viewer needs it.
 type listing struct {
-	rows   []*row // by name
-	byName map[string]*row
+	rows    []*row // by name
+	byName  map[string]*row
+	waiting bool // some semaphore has waiters
 
 	mu     sync.Mutex
 	sorted map[string][]*row // by order
@@ -83,6 +84,7 @@ func (r *reader) newListing(before *listing, all []protocol.Summary) *listing {
 		one := newRow(s, created, r.measures.Live(s.Name, s.InUse > 0 || s.Waiting > 0), was)
 		l.rows = append(l.rows, one)
 		l.byName[s.Name] = one
+		l.waiting = l.waiting || s.Waiting > 0
 	}
 	for _, s := range all {
 		add(s, true)

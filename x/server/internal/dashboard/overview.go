@@ -112,7 +112,10 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 	items = items[o.From:min(o.From+pageSize, len(items))]
 	o.Shown = len(items)
 	o.page = o.render(items, r, start)
-	o.page.parts["deadlocks"] = r.deadlocks(soon, v.prefix)
+	o.page.parts["deadlocks"] = render("deadlocks", []string(nil))
+	if all != nil && all.waiting { // otherwise there is no deadlock, and nothing to read for it
+		o.page.parts["deadlocks"] = r.deadlocks(soon, v.prefix)
+	}
 	return o
 }
 
@@ -166,18 +169,12 @@ func (o overview) render(items []item, r *reader, now time.Time) page {
 
 // example returns a shell command that acquires a permit.
 func example(r *http.Request, v Viewer, token bool) string {
-	host := r.Host
-	if strings.ContainsFunc(host, func(c rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]", c)
-	}) {
-		host = "localhost" // a shell might interpret it
-	}
 	line := "curl -X POST "
 	if token {
 		line += `-H "Authorization: Bearer $TOKEN" `
 	}
 	name := strings.ReplaceAll(url.PathEscape(v.Prefix()+"demo"), "'", "%27")
-	return line + "'" + scheme(r) + "://" + host + "/v1/semaphores/" + name + "/leases?capacity=3'"
+	return line + "'" + scheme(r) + "://" + safeHost(r) + "/v1/semaphores/" + name + "/leases?capacity=3'"
 }
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request, v Viewer) error {

@@ -231,7 +231,12 @@ func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, now *r
 	}
 	parts.next()
 	there, _ := now.wait(ctx) // a store without a clock uses the local one
-	s := newSnapshot(newSemaphore(key.name, stored, at.Add(there.ahead)).listed(key.after), parts)
+	whole := newSemaphore(key.name, stored, at.Add(there.ahead))
+	live := r.measures.Live(key.name, false)
+	whole.p99 = live.HoldP99
+	holdings := whole.holdings()
+	s := newSnapshot(whole.listed(key.after), parts)
+	s.holdings = holdings
 	s.at = at
 	s.times = r.measures.Figures(key.name, stored)
 	r.measures.View(key.name, at, stored)

@@ -166,7 +166,26 @@
       result.focus();
     });
   }
+  // copy puts a text into the clipboard. Browsers offer none to pages without TLS on other hosts.
+  async function copy(button) {
+    const text = button.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const field = document.createElement("textarea");
+      field.value = text;
+      button.after(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+    button.classList.add("copied");
+    setTimeout(() => button.classList.remove("copied"), 1200);
+  }
+
   document.addEventListener("click", event => {
+    const copied = event.target.closest("[data-copy]");
+    if (copied) return copy(copied);
     if (event.target.closest("[data-help]")) return byId("help").showModal();
     const dialog = document.querySelector("dialog[open]");
     if (!dialog) return;
