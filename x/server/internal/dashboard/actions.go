@@ -157,14 +157,13 @@ func (d *Dashboard) rejection(r *http.Request, want action, err error) Problem {
 	case want.verb == "revoke" && errors.Is(err, fs.ErrNotExist):
 		return Problem{Status: http.StatusNotFound, Title: "Nothing had to be done",
 			Detail: fmt.Sprintf("Lease %d of %q has already ended: it was released, or has expired.", want.lease, want.name)}
+	case want.verb == "create" && d.explain(r, err).Status == http.StatusPreconditionFailed:
+		return Problem{Status: http.StatusPreconditionFailed, Title: "Nothing was done", Detail: fmt.Sprintf("A semaphore %q exists already.", want.name)}
 	case errors.Is(err, protocol.ErrConflict):
 		return Problem{Status: http.StatusPreconditionFailed, Title: "Nothing was done",
 			Detail: fmt.Sprintf("%q was changed in the meantime. Check its current settings and try again.", want.name)}
 	}
 	p := d.explain(r, err)
-	if want.verb == "create" && p.Status == http.StatusPreconditionFailed {
-		return Problem{Status: p.Status, Title: "Nothing was done", Detail: fmt.Sprintf("A semaphore %q exists already.", want.name)}
-	}
 	p.Title = "Not done. " + p.Title
 	return p
 }

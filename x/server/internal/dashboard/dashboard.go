@@ -98,6 +98,9 @@ func New(o Options) *Dashboard {
 	d.routes.HandleFunc("GET /ui/live", d.admitted(d.live))
 	d.routes.HandleFunc("GET /ui/confirm", d.admitted(d.confirm))
 	d.routes.HandleFunc("POST /ui/do", d.admitted(d.do))
+	d.routes.HandleFunc("GET /ui/activity", d.admitted(d.activity))
+	d.routes.HandleFunc("GET /ui/clients", d.admitted(d.clients))
+	d.routes.HandleFunc("GET /ui/store", d.admitted(d.store))
 	d.routes.HandleFunc("GET /ui/new", d.admitted(d.askNew))
 	d.routes.HandleFunc("POST /ui/create", d.admitted(d.create))
 	d.routes.HandleFunc("GET /ui/login", d.showLogin)
@@ -267,7 +270,10 @@ func (b border) Places() []place {
 	if !b.known {
 		return nil
 	}
-	return []place{{"Semaphores", "/ui/", b.Place == "semaphores"}}
+	return []place{
+		{"Semaphores", "/ui/", b.Place == "semaphores"}, {"Activity", "/ui/activity", b.Place == "activity"},
+		{"Clients", "/ui/clients", b.Place == "clients"}, {"Store", "/ui/store", b.Place == "store"},
+	}
 }
 
 func (d *Dashboard) border(v Viewer, title string) border {
@@ -285,7 +291,7 @@ var sources embed.FS
 // it.
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"asset": assetURL, "brief": brief, "perSecond": perSecond, "confirm": questionURL, "count": count, "count64": func(n int) string { return count(int64(n)) }, "permits": permits, "age": age,
+		"asset": assetURL, "semaphoreURL": func(name string) string { return semaphore{Name: name}.URL() }, "brief": brief, "perSecond": perSecond, "confirm": questionURL, "count": count, "count64": func(n int) string { return count(int64(n)) }, "permits": permits, "age": age,
 		"clock": func(t time.Time) string { return t.Format(time.TimeOnly) },
 	}).ParseFS(sources, "templates/*.html"))
 })

@@ -22,6 +22,10 @@ type Measures interface {
 	Live(name string, busy bool) Live
 	// Declared returns the semaphores that the operator has declared by name.
 	Declared() []protocol.Summary
+	// Activity returns what operators have changed, the latest first.
+	Activity() []history.Event
+	// Checks returns facts about the server. Viewers with a prefix get none about other names.
+	Checks(ctx context.Context, prefix string) []Check
 	// Advice returns sentences on the capacity of a semaphore.
 	Advice(ctx context.Context, name string) []string
 	// Deadlocks describes possible deadlocks among semaphores whose names have a prefix.
@@ -49,6 +53,8 @@ func (noMeasures) Past(string, time.Duration) (c history.Curve, e []history.Even
 func (noMeasures) Figures(string, protocol.Snapshot) []Figure { return nil }
 func (noMeasures) Live(string, bool) Live                     { return Live{} }
 func (noMeasures) Declared() []protocol.Summary               { return nil }
+func (noMeasures) Activity() []history.Event                  { return nil }
+func (noMeasures) Checks(context.Context, string) []Check     { return nil }
 func (noMeasures) Advice(context.Context, string) []string    { return nil }
 func (noMeasures) Deadlocks(context.Context, string) []string { return nil }
 
