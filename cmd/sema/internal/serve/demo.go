@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,21 +28,21 @@ type demoLoad struct {
 	workers  int
 	hold     time.Duration // mean
 	pause    time.Duration // mean
-	job      string
+	jobs     string        // labels of the workers, in turn
 }
 
 var demoLoads = []demoLoad{
-	{name: "db/main", capacity: 12, workers: 18, hold: 350 * time.Millisecond, pause: 250 * time.Millisecond, job: "checkout"},
-	{name: "db/replica", capacity: 24, workers: 9, hold: 250 * time.Millisecond, pause: 350 * time.Millisecond, job: "search"},
-	{name: "gpu", capacity: 4, workers: 7, hold: 3 * time.Second, pause: time.Second, job: "inference"},
-	{name: "jobs:import", capacity: 3, workers: 4, hold: 2 * time.Second, pause: 2 * time.Second, job: "nightly"},
-	{name: "jobs:export", capacity: 6, workers: 3, hold: time.Second, pause: 2 * time.Second, job: "nightly"},
-	{name: "jobs:report", capacity: 4, workers: 2, hold: 400 * time.Millisecond, pause: 900 * time.Millisecond, job: "billing"},
-	{name: "mail/send", capacity: 8, workers: 6, hold: 500 * time.Millisecond, pause: 800 * time.Millisecond, job: "mailer"},
-	{name: "tenant:acme", capacity: 5, workers: 6, hold: 300 * time.Millisecond, pause: 400 * time.Millisecond, job: "api"},
-	{name: "tenant:globex", capacity: 5, workers: 3, hold: 300 * time.Millisecond, pause: 600 * time.Millisecond, job: "api"},
-	{name: "tenant:initech", capacity: 5, workers: 1, hold: 300 * time.Millisecond, pause: 3 * time.Second, job: "api"},
-	{name: "upstream/payments", capacity: 10, window: 2 * time.Second, workers: 3, pause: 400 * time.Millisecond, job: "checkout"},
+	{name: "db/main", capacity: 12, workers: 18, hold: 350 * time.Millisecond, pause: 250 * time.Millisecond, jobs: "checkout cart search"},
+	{name: "db/replica", capacity: 24, workers: 9, hold: 250 * time.Millisecond, pause: 350 * time.Millisecond, jobs: "search"},
+	{name: "gpu", capacity: 4, workers: 7, hold: 3 * time.Second, pause: time.Second, jobs: "inference training evaluation"},
+	{name: "jobs:import", capacity: 3, workers: 4, hold: 2 * time.Second, pause: 2 * time.Second, jobs: "nightly"},
+	{name: "jobs:export", capacity: 6, workers: 3, hold: time.Second, pause: 2 * time.Second, jobs: "nightly"},
+	{name: "jobs:report", capacity: 4, workers: 2, hold: 400 * time.Millisecond, pause: 900 * time.Millisecond, jobs: "billing"},
+	{name: "mail/send", capacity: 8, workers: 6, hold: 500 * time.Millisecond, pause: 800 * time.Millisecond, jobs: "mailer"},
+	{name: "tenant:acme", capacity: 5, workers: 6, hold: 300 * time.Millisecond, pause: 400 * time.Millisecond, jobs: "api"},
+	{name: "tenant:globex", capacity: 5, workers: 3, hold: 300 * time.Millisecond, pause: 600 * time.Millisecond, jobs: "api"},
+	{name: "tenant:initech", capacity: 5, workers: 1, hold: 300 * time.Millisecond, pause: 3 * time.Second, jobs: "api"},
+	{name: "upstream/payments", capacity: 10, window: 2 * time.Second, workers: 3, pause: 400 * time.Millisecond, jobs: "checkout"},
 }
 
 // The load that leaks: one lease is held for demoLeak, and after a pause another one.
@@ -83,39 +84,49 @@ func demonstrate(ctx context.Context, at net.Addr) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	clients := map[string]*fleet.Client{}
+	open := func(job string) (*fleet.Client, error) {
+		if c := clients[job]; c != nil {
+			return c, nil
+		}
+		store, err := fleet.OpenStore(ctx, "sema://"+net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			return nil, err
+		}
+		c := fleet.New(store)
+		clients[job] = c
+		work.Go(func() {
+			<-ctx.Done()
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = c.Close(closing) // the server is being stopped
+			_ = store.Close()
+		})
+		return c, nil
+	}
 	for _, l := range demoLoads {
-		client := clients[l.job]
-		if client == nil {
-			store, err := fleet.OpenStore(ctx, "sema://"+net.JoinHostPort("127.0.0.1", port))
+		jobs := strings.Fields(l.jobs)
+		gates := make([]*fleet.Semaphore, len(jobs))
+		for i, job := range jobs {
+			client, err := open(job)
 			if err != nil {
 				return err
 			}
-			client = fleet.New(store)
-			clients[l.job] = client
-			work.Go(func() {
-				<-ctx.Done()
-				closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-				defer cancel()
-				_ = client.Close(closing) // the server is being stopped
-				_ = store.Close()
-			})
+			options := []fleet.Option{fleet.Labels(map[string]string{"job": job})}
+			if l.window > 0 {
+				options = append(options, fleet.Rate(l.window))
+			}
+			if gates[i], err = client.Semaphore(l.name, l.capacity, options...); err != nil {
+				return err
+			}
 		}
-		options := []fleet.Option{fleet.Labels(map[string]string{"job": l.job})}
-		if l.window > 0 {
-			options = append(options, fleet.Rate(l.window))
-		}
-		gate, err := client.Semaphore(l.name, l.capacity, options...)
-		if err != nil {
-			return err
-		}
-		for range l.workers {
-			work.Go(func() { l.run(ctx, gate) })
+		for i := range l.workers {
+			work.Go(func() { l.run(ctx, gates[i%len(gates)]) })
 		}
 		switch l.name {
 		case demoLeaking:
-			work.Go(func() { leak(ctx, gate) })
+			work.Go(func() { leak(ctx, gates[0]) })
 		case demoDraining:
-			work.Go(func() { drainNowAndThen(ctx, gate) })
+			work.Go(func() { drainNowAndThen(ctx, gates[0]) })
 		}
 	}
 	return nil

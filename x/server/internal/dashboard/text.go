@@ -27,6 +27,8 @@ func age(d time.Duration) string {
 // brief formats a measured duration with two or three digits.
 func brief(d time.Duration) string {
 	switch {
+	case d > 0 && d < 50*time.Microsecond:
+		return "<0.1ms"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.1fms", d.Seconds()*1000)
 	case d < time.Second:
