@@ -39,7 +39,7 @@ func demo(t *testing.T) *site {
 			t.Errorf("sema serve --demo: %v\n%s", err, log)
 		}
 	})
-	s := &site{t: t, log: log}
+	s := &site{t: t, log: log, program: program}
 	for lines := bufio.NewScanner(out); s.url == "" && lines.Scan(); {
 		if found := regexp.MustCompile(`(http://\S+)/ui/`).FindStringSubmatch(lines.Text()); found != nil {
 			s.url = found[1]
