@@ -33,7 +33,7 @@ func TestScreenshots(t *testing.T) {
 	w.open("/ui/")
 	w.shows("#live", "live")
 	// The sparklines need some minutes of history, and a lease that is held for long.
-	for deadline := time.Now().Add(3 * time.Minute); !w.is("document.querySelector('#rows').textContent.includes('held ')") && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(4 * time.Minute); !w.is("document.querySelector('#rows').textContent.includes('held 2m')") && time.Now().Before(deadline); {
 		time.Sleep(time.Second)
 	}
 	picture := func(name string) {
@@ -61,7 +61,8 @@ func TestScreenshots(t *testing.T) {
 	w.shows("#live", "live")
 	picture("semaphore.png")
 	w.open("/play/")
-	time.Sleep(5 * time.Second) // the lesson moves
+	w.click("#run")
+	time.Sleep(6 * time.Second) // the lesson moves
 	picture("play.png")
 	if err := os.WriteFile(filepath.Join(directory, "top.svg"), s.top(t), 0o644); err != nil {
 		t.Error(err)

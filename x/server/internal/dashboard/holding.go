@@ -38,7 +38,7 @@ func (s semaphore) holdings() (all []holding) {
 		case c.Kind == "service" && l.Details.Holder != "":
 			return l.Details.Holder
 		case c.Host != "" && c.Process != 0:
-			return fmt.Sprintf("%s, process %d", c.Host, c.Process)
+			return fmt.Sprintf("%s/%d", c.Host, c.Process)
 		}
 		return c.Instance
 	}
