@@ -30,7 +30,7 @@ play:
 # The pictures of README, from sema serve --demo: needs chromium and tmux.
 screenshots: play
 	mkdir -p docs/images
-	SEMA_IMAGES=$(CURDIR)/docs/images go test ./x/server -run TestScreenshots -count=1 -timeout 10m
+	SEMA_IMAGES=$(CURDIR)/docs/images go test ./x/server -run TestDashboard_WritesScreenshots -count=1 -timeout 10m
 
 # On the systems it builds for, and both word sizes.
 vet:

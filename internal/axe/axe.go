@@ -1,5 +1,5 @@
 // Package axe contains axe-core 4.10.3, which checks pages for accessibility, for tests in a real
-// browser. It is as published, compressed; axe.LICENSE is its licence (MPL 2.0).
+// browser. It is as published, compressed; axe.LICENSE is its licence (MPL 2.0), and axe.3RD-PARTY.LICENSE those of what it contains.
 package axe
 
 import (

@@ -103,7 +103,7 @@ func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figu
 		if d == nil {
 			return "–"
 		}
-		return brief(time.Duration(*d))
+		return dashboard.Brief(time.Duration(*d))
 	}
 	all := []dashboard.Figure{
 		{Label: "Granted", Value: fmt.Sprintf("%.3g/s", t.Grants), Title: period},
@@ -116,23 +116,6 @@ func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figu
 		all = append(all, dashboard.Figure{Label: "First needs", Value: fmt.Sprintf("%d, %d free", t.FirstNeeds, max(0, s.Effective-s.InUse)), Title: "permits that the first acquire of the queue needs"})
 	}
 	return all
-}
-
-// brief formats a duration with two or three digits.
-func brief(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.1fms", d.Seconds()*1000)
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	text := d.Round(time.Second).String()
-	if d >= time.Hour {
-		text = strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return text
 }
 
 // Advice implements [dashboard.Measures].
@@ -155,7 +138,7 @@ func (a dashboardAPI) Advice(ctx context.Context, name string) (lines []string) 
 		}
 		wait := "endless"
 		if !e.Endless {
-			wait = brief(e.Wait)
+			wait = dashboard.Brief(e.Wait)
 		}
 		text += fmt.Sprintf(" %s with %d,", wait, e.Capacity)
 	}

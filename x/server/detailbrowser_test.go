@@ -9,7 +9,7 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// TestSemaphorePage_InABrowser checks who holds the permits, revoking several leases at once, and
+// TestSemaphorePage_InABrowser checks the bar of holders, revoking several leases at once, and
 // the commands of an action.
 func TestSemaphorePage_InABrowser(t *testing.T) {
 	t.Parallel()

@@ -20,9 +20,9 @@ import (
 	"github.com/sema-go/sema/internal/storetest"
 )
 
-// TestScreenshots writes the pictures of README: make screenshots. It runs only if SEMA_IMAGES names
+// TestDashboard_WritesScreenshots writes the pictures of README: make screenshots. It runs only if SEMA_IMAGES names
 // their directory.
-func TestScreenshots(t *testing.T) {
+func TestDashboard_WritesScreenshots(t *testing.T) {
 	directory := os.Getenv("SEMA_IMAGES")
 	if directory == "" {
 		t.Skip("SEMA_IMAGES is not set; make screenshots sets it")

@@ -238,8 +238,6 @@ func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	b.sees("location.hash === '#semaphore&permits=4' && document.querySelector('#stage').textContent.includes('of 4 in use')")
 }
 
-// TestPlayground_IsAStaticSite serves the files by a server that knows nothing of them, below
-// another path, and checks that the page is usable on a phone and by assistive software.
 // TestPlayground_IsAccessible checks every lesson with axe, in light and dark.
 func TestPlayground_IsAccessible(t *testing.T) {
 	t.Parallel()
@@ -260,6 +258,8 @@ func TestPlayground_IsAccessible(t *testing.T) {
 	}
 }
 
+// TestPlayground_IsAStaticSite serves the files by a server that knows nothing of them, below
+// another path, and checks that the page is usable on a phone and by assistive software.
 func TestPlayground_IsAStaticSite(t *testing.T) {
 	t.Parallel()
 	dir, err := builtOnce()

@@ -63,7 +63,7 @@ func demoDeclarations() (all []server.Declaration) {
 	for _, l := range demoLoads {
 		all = append(all, server.Declaration{Name: l.name, Capacity: l.capacity, Window: l.window})
 	}
-	return append(all, server.Declaration{Name: "batch/backfill", Capacity: 16}) // nobody uses it
+	return append(all, server.Declaration{Name: "batch/backfill", Capacity: 16}) // declared, and never used
 }
 
 // checkDemo fails for settings with which the demonstration cannot call its own server.
@@ -132,7 +132,7 @@ func demonstrate(ctx context.Context, at net.Addr) error {
 	return nil
 }
 
-// run is one worker.
+// run acquires, holds and releases a permit, again and again.
 func (l demoLoad) run(ctx context.Context, gate *fleet.Semaphore) {
 	for rest(ctx, l.pause) {
 		p, err := acquireFor(ctx, gate, 8*time.Second)

@@ -91,7 +91,7 @@ func (m model) wideCells(s semaphore) string {
 	return fmt.Sprintf("%s %s %s  ", calm.Render(spark(m.trends[s.Name])), right(wait, 8), right(grants, 8))
 }
 
-// wideColumns is the width of these columns.
+// wideColumns returns the width of these columns.
 func (m model) wideColumns() int {
 	if !m.wide() {
 		return 0

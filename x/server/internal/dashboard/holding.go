@@ -10,7 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// A holding is who holds the permits of a semaphore: a bar whose segments are clients, or labels.
+// A holding is a bar of the permits of a semaphore. Its segments are clients, or labels.
 type holding struct {
 	By       string // what the segments are
 	Segments []segment
@@ -18,7 +18,7 @@ type holding struct {
 
 // A segment is the leases of one client, or with one label.
 type segment struct {
-	Who             string
+	Name            string
 	Permits, Leases int64
 	Oldest          time.Duration
 	Tone            int    // the colour; the same number is at the same place of the list
@@ -28,7 +28,7 @@ type segment struct {
 // mostSegments bounds the segments of a bar. The last one has the rest.
 const mostSegments = 7
 
-// holdings returns who holds the permits, by client and by label. It needs all leases, and must be
+// holdings returns the permits in use by client and by label. It needs all leases, and must be
 // called before they are cut to a page.
 func (s semaphore) holdings() (all []holding) {
 	sessions := s.sessions()
@@ -55,27 +55,27 @@ func (s semaphore) holdings() (all []holding) {
 }
 
 func (s semaphore) heldBy(by string, of func(protocol.LeaseInfo) string) holding {
-	byWho := map[string]*segment{}
+	byName := map[string]*segment{}
 	for _, l := range s.Leases {
-		who := cmp.Or(of(l), "without a "+by)
-		one := byWho[who]
+		name := cmp.Or(of(l), "without a "+by)
+		one := byName[name]
 		if one == nil {
-			one = &segment{Who: who}
-			byWho[who] = one
+			one = &segment{Name: name}
+			byName[name] = one
 		}
 		one.Permits += l.Weight
 		one.Leases++
 		one.Oldest = max(one.Oldest, shownAge(s.since(l.Since)))
 	}
 	h := holding{By: by}
-	for _, one := range byWho {
+	for _, one := range byName {
 		h.Segments = append(h.Segments, *one)
 	}
 	slices.SortFunc(h.Segments, func(a, b segment) int {
-		return cmp.Or(cmp.Compare(b.Permits, a.Permits), cmp.Compare(a.Who, b.Who))
+		return cmp.Or(cmp.Compare(b.Permits, a.Permits), cmp.Compare(a.Name, b.Name))
 	})
 	if n := len(h.Segments); n > mostSegments {
-		rest := segment{Who: strconv.Itoa(n-mostSegments+1) + " others"}
+		rest := segment{Name: strconv.Itoa(n-mostSegments+1) + " others"}
 		for _, one := range h.Segments[mostSegments-1:] {
 			rest.Permits += one.Permits
 			rest.Leases += one.Leases
@@ -83,10 +83,10 @@ func (s semaphore) heldBy(by string, of func(protocol.LeaseInfo) string) holding
 		}
 		h.Segments = append(h.Segments[:mostSegments-1], rest)
 	}
-	whole, at := float64(max(1, s.Effective, s.InUse)), 0.0
+	namele, at := float64(max(1, s.Effective, s.InUse)), 0.0
 	for i := range h.Segments {
 		one := &h.Segments[i]
-		width := 100 * float64(one.Permits) / whole
+		width := 100 * float64(one.Permits) / namele
 		one.Tone, one.X, one.Width = i, fmt.Sprintf("%.2f%%", at), fmt.Sprintf("%.2f%%", width)
 		at += width
 	}
@@ -97,7 +97,7 @@ func (s semaphore) heldBy(by string, of func(protocol.LeaseInfo) string) holding
 func (h holding) Text() string {
 	text := "Permits by " + h.By + ":"
 	for _, one := range h.Segments {
-		text += fmt.Sprintf(" %s %s;", one.Who, count(one.Permits))
+		text += fmt.Sprintf(" %s %s;", one.Name, count(one.Permits))
 	}
 	return text
 }

@@ -105,7 +105,7 @@ func newRow(s protocol.Summary, created bool, live Live, was *row) *row {
 	live.HeadAge, live.OldestHold = shownAge(live.HeadAge), shownAge(live.OldestHold)
 	one := &row{semaphore: summarized(s), live: live, Created: created, WaitP99: "–", Rate: "–"}
 	if live.WaitP99 > 0 {
-		one.WaitP99 = brief(live.WaitP99)
+		one.WaitP99 = Brief(live.WaitP99)
 	}
 	if live.Measured {
 		one.Rate = perSecond(live.Grants)
@@ -149,7 +149,7 @@ func problemOf(r *row) (rank int, text string) {
 		add(4, "%s waiting", count(r.waiting))
 	}
 	if !r.IsRate() && heldLong(r.live.OldestHold, r.live.HoldP99) {
-		add(3, "held %s, p99 is %s", age(r.live.OldestHold), brief(r.live.HoldP99))
+		add(3, "held %s, p99 is %s", age(r.live.OldestHold), Brief(r.live.HoldP99))
 	}
 	if r.live.Failures >= 0.05 {
 		add(2, "%s/s not granted", perSecond(r.live.Failures))
@@ -171,7 +171,7 @@ func (r *row) States() []state {
 	all := r.semaphore.States()
 	for i, one := range all {
 		if one.Text == "full" && r.IsRate() {
-			all[i] = state{"spent, next in about " + brief(r.pace()), fmt.Sprintf("All permits of the last %s are spent.", r.Window()), one.Tone}
+			all[i] = state{"spent, next in about " + Brief(r.pace()), fmt.Sprintf("All permits of the last %s are spent.", r.Window()), one.Tone}
 		}
 	}
 	return all

@@ -187,7 +187,7 @@ func TestHoldings_AddUp(t *testing.T) {
 			t.Errorf("by %s: %d permits in %d leases", h.By, permits, leases)
 		}
 	}
-	if rest := all[0].Segments[mostSegments-1]; rest.Who != "4 others" || rest.Permits != 12 || rest.X != "45.00%" || rest.Width != "30.00%" {
+	if rest := all[0].Segments[mostSegments-1]; rest.Name != "4 others" || rest.Permits != 12 || rest.X != "45.00%" || rest.Width != "30.00%" {
 		t.Errorf("%+v", rest)
 	}
 }

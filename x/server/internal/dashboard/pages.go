@@ -90,7 +90,7 @@ type clientList struct {
 
 // clients returns the clients that hold permits or wait.
 func (r *reader) clients(ctx context.Context) (*clientList, error) {
-	return fetch(r, &r.people, 5*every, false, func(ctx context.Context) (*clientList, error) {
+	return fetch(r, &r.users, 5*every, false, func(ctx context.Context) (*clientList, error) {
 		all, err := r.list(ctx, 5*every)
 		if err != nil {
 			return nil, err
@@ -225,7 +225,7 @@ func (r *reader) checkStore(ctx context.Context) []Check {
 		return []Check{{Name: "Reply", Text: "The store does not respond. Held permits stay held until they expire; the log of the server has the cause."}}
 	}
 	return []Check{
-		{"Reply", "The store replied in " + brief(now.took) + ".", now.took < time.Second},
+		{"Reply", "The store replied in " + Brief(now.took) + ".", now.took < time.Second},
 		{"Clock", fmt.Sprintf("The store's clock is %s that of this server.", difference(now.ahead)), now.ahead.Abs() < mostAhead},
 	}
 }
@@ -235,7 +235,7 @@ func difference(ahead time.Duration) string {
 	case ahead.Abs() < 10*time.Millisecond:
 		return "the same as"
 	case ahead > 0:
-		return brief(ahead) + " ahead of"
+		return Brief(ahead) + " ahead of"
 	}
-	return brief(-ahead) + " behind"
+	return Brief(-ahead) + " behind"
 }

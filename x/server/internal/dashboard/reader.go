@@ -40,7 +40,7 @@ type reader struct {
 	listed    *listing // the last one
 	clock     cached[clock]
 	probe     cached[struct{}]
-	people    cached[*clientList]
+	users     cached[*clientList]
 	read      map[entryKey]*entry
 	lastSweep time.Time
 	rendered  *parts // of the rows

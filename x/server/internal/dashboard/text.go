@@ -24,8 +24,8 @@ func age(d time.Duration) string {
 	return twoUnits(d, day, "d", time.Hour, "h")
 }
 
-// brief formats a measured duration with two or three digits.
-func brief(d time.Duration) string {
+// Brief formats a measured duration with two or three digits.
+func Brief(d time.Duration) string {
 	switch {
 	case d > 0 && d < 50*time.Microsecond:
 		return "<0.1ms"
