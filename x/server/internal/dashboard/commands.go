@@ -21,7 +21,11 @@ func commandsOf(r *http.Request, want action, token bool) []command {
 		if body != "" {
 			line += " -d " + quoted(body)
 		}
-		return line + " " + quoted(scheme(r)+"://"+safeHost(r)+path)
+		at := safeHost(r) + path // curl's default is http
+		if scheme(r) == "https" {
+			at = "https://" + at
+		}
+		return line + " " + quoted(at)
 	}
 	cli := func(args ...string) string {
 		line := "sema " + args[0] + " " + quoted(want.name)
