@@ -4,7 +4,7 @@ MODULES  := . x cmd/sema cmd/semavet bench site
 PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/... ./site/...
 BIN      := .bin
 
-.PHONY: test setup bare play vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
+.PHONY: test setup bare play screenshots vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1
@@ -26,6 +26,11 @@ bare:
 # The playground that the next build of sema embeds. make play SITE=DIR writes a static site instead.
 play:
 	go run ./x/play/build $(if $(SITE),-site -to $(SITE))
+
+# The pictures of README, from sema serve --demo: needs chromium and tmux.
+screenshots: play
+	mkdir -p docs/images
+	SEMA_IMAGES=$(CURDIR)/docs/images go test ./x/server -run TestDashboard_WritesScreenshots -count=1 -timeout 10m
 
 # On the systems it builds for, and both word sizes.
 vet:

@@ -13,7 +13,7 @@ import (
 // mountDashboard mounts the dashboard for browsers at /ui/.
 func (s *Server) mountDashboard(mux *http.ServeMux) {
 	api := dashboardAPI{s.service}
-	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Measures: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required})
+	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Measures: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required, Demo: s.service.options.Demo})
 	mux.Handle("/ui/", s.observe("UI /ui/", func(w *responseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			if err := s.receive(w, r); err != nil {
@@ -107,6 +107,26 @@ func (v viewer) Name() string {
 
 func (v viewer) Prefix() string                  { return v.prefix }
 func (v viewer) MayChange(semaphore string) bool { return v.may(Admin, semaphore) }
+
+// Create fails if the semaphore exists.
+func (v viewer) Create(ctx context.Context, semaphore string, c dashboard.Creation) error {
+	wanted := settings{Capacity: &c.Capacity}
+	if c.TTL != 0 {
+		wanted.TTL = new(duration(c.TTL))
+	}
+	if c.Window != 0 {
+		wanted.Window = new(duration(c.Window))
+	}
+	if c.MaxWaiters != nil {
+		bound, ok := newMaxWaiters(*c.MaxWaiters)
+		if !ok {
+			return invalid("max_waiters: %d: want %s", *c.MaxWaiters, wantWaiters)
+		}
+		wanted.MaxWaiters = bound
+	}
+	_, _, err := v.service.configure(v.withCall(ctx), semaphore, conditions{noneMatch: &entityTags{any: true}}, wanted)
+	return err
+}
 
 func (v viewer) Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error {
 	_, _, err := v.service.configure(v.withCall(ctx), semaphore, conditions{version: version}, settings{Capacity: &capacity, Ramp: &ramp})

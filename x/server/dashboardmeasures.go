@@ -31,6 +31,66 @@ func (a dashboardAPI) Past(name string, span time.Duration) (history.Curve, []hi
 	return a.service.history.Curve(name, now.Add(-span), now), a.service.history.Events(name, now.Add(-span))
 }
 
+// Live implements [dashboard.Measures]. Percentiles and rates are those of the last sample, because
+// it is called for all semaphores.
+func (a dashboardAPI) Live(name string, busy bool) (l dashboard.Live) {
+	if samples := a.service.sampler.latest.Load(); samples != nil {
+		var sample history.Sample
+		if sample, l.Measured = (*samples)[name]; l.Measured {
+			l.WaitP99, l.HoldP99 = sample.WaitP99, sample.HoldP99
+			l.Grants, l.Failures = float64(sample.Grants)/sampleEvery.Seconds(), float64(sample.Failures)/sampleEvery.Seconds()
+		}
+	}
+	if !busy {
+		return l
+	}
+	now, open := time.Now(), a.service.meter.Open(name)
+	if !open.HeadSince.IsZero() {
+		l.HeadAge = now.Sub(open.HeadSince)
+	}
+	if !open.OldestHoldSince.IsZero() {
+		l.OldestHold = now.Sub(open.OldestHoldSince)
+	}
+	return l
+}
+
+// Declared implements [dashboard.Measures].
+func (a dashboardAPI) Declared() (all []protocol.Summary) {
+	for _, d := range a.service.declared {
+		if d.isName() {
+			all = append(all, protocol.Summary{Name: d.name, Config: d.config, Effective: d.config.Capacity})
+		}
+	}
+	return all
+}
+
+// Activity implements [dashboard.Measures].
+func (a dashboardAPI) Activity() []history.Event { return a.service.history.AllEvents() }
+
+// Checks implements [dashboard.Measures].
+func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Check {
+	s := a.service
+	all := []dashboard.Check{{Name: "Server", Good: !s.leaving.Load(), Text: "Version " + s.options.Version + "."}}
+	if s.leaving.Load() {
+		all[0].Text += " It is being stopped, and rejects new acquires."
+	}
+	if prefix != "" {
+		return all
+	}
+	kept := dashboard.Check{Name: "History", Good: true, Text: "The history is kept in memory, and is lost when the server stops."}
+	if err := s.history.Err(); err != nil {
+		kept.Good, kept.Text = false, "The history is not kept across restarts: "+err.Error()
+	} else if s.options.History != "" {
+		kept.Text = fmt.Sprintf("The history is kept across restarts, and takes %.1f MiB of memory.", float64(s.history.Bytes())/(1<<20))
+	}
+	series := dashboard.Check{Name: "Series", Good: true, Text: "Every semaphore has metrics and a history of its own."}
+	if folded := s.sampler.folded.Load(); folded > 0 {
+		series.Good, series.Text = false, fmt.Sprintf("%d semaphores have no metrics and no history of their own: raise limits.series.", folded)
+	}
+	streams := dashboard.Check{Name: "Load", Good: true, Text: fmt.Sprintf("%d requests wait, %d streams are open.", s.waiting.Load(), s.streams.Load())}
+	return append(all, kept, series, streams)
+}
+
 // Figures implements [dashboard.Measures].
 func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figure {
 	t := a.service.timesOf(name, time.Now())
@@ -43,7 +103,7 @@ func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figu
 		if d == nil {
 			return "–"
 		}
-		return brief(time.Duration(*d))
+		return dashboard.Brief(time.Duration(*d))
 	}
 	all := []dashboard.Figure{
 		{Label: "Granted", Value: fmt.Sprintf("%.3g/s", t.Grants), Title: period},
@@ -56,23 +116,6 @@ func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figu
 		all = append(all, dashboard.Figure{Label: "First needs", Value: fmt.Sprintf("%d, %d free", t.FirstNeeds, max(0, s.Effective-s.InUse)), Title: "permits that the first acquire of the queue needs"})
 	}
 	return all
-}
-
-// brief formats a duration with two or three digits.
-func brief(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.1fms", d.Seconds()*1000)
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	text := d.Round(time.Second).String()
-	if d >= time.Hour {
-		text = strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return text
 }
 
 // Advice implements [dashboard.Measures].
@@ -95,7 +138,7 @@ func (a dashboardAPI) Advice(ctx context.Context, name string) (lines []string) 
 		}
 		wait := "endless"
 		if !e.Endless {
-			wait = brief(e.Wait)
+			wait = dashboard.Brief(e.Wait)
 		}
 		text += fmt.Sprintf(" %s with %d,", wait, e.Capacity)
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
@@ -72,6 +74,11 @@ func newDeclarations(all []Declaration) (known declarations, err error) {
 		known = append(known, declared{d.Name, config})
 	}
 	return known, nil
+}
+
+// isName reports whether a declaration is of one semaphore, and not of a pattern.
+func (d declared) isName() bool {
+	return fleet.CheckName(d.name) == nil && !strings.ContainsAny(d.name, `*?[\`)
 }
 
 // of returns the configuration of the first declaration that matches a name.

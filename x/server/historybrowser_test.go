@@ -27,7 +27,7 @@ func pastDay(t *testing.T, directory string) {
 		}
 		wave := math.Sin(2 * math.Pi * float64(at.Unix()) / 7200)
 		s := history.Sample{
-			InUse: int64(8 + 7*wave), Effective: 12, Waiting: int64(max(0, 40*wave-25)), Grants: 30,
+			InUse: int64(8 + 4*wave), Effective: 12, Waiting: int64(max(0, 40*wave-25)), Grants: 30,
 			WaitP99: time.Duration(max(0, wave) * float64(4*time.Second)), HoldP50: 200 * time.Millisecond, HoldP99: time.Duration((1.5 + wave) * float64(time.Second)),
 		}
 		h.Record(at, map[string]history.Sample{"db": s})

@@ -34,6 +34,8 @@ type site struct {
 	url  string
 	log  *logBuffer
 	auth string // token of requests; "": none
+
+	program string // the binary, of a site that is a process
 }
 
 // open starts a server over a store. Both are closed when the test ends.

@@ -28,6 +28,7 @@ const (
 type sampler struct {
 	service *service
 	folded  atomic.Int64 // semaphores without a series of their own
+	latest  atomic.Pointer[map[string]history.Sample]
 
 	mu     sync.Mutex // held while the store is listed
 	listed time.Time
@@ -82,6 +83,7 @@ func (p *sampler) record(now time.Time) {
 			delete(p.before, name)
 		}
 	}
+	p.latest.Store(&samples)
 	p.service.history.Record(now, samples)
 	if err := p.service.history.Err(); err != nil {
 		p.service.journal.error("history", "the history is not kept across restarts", "error", err)

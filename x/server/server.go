@@ -56,6 +56,8 @@ type Options struct {
 	// another site could make a browser call the server (DNS rebinding).
 	Hosts  []string
 	Limits Limits
+	// Demo makes the dashboard state that the traffic is a demonstration.
+	Demo bool
 }
 
 // A Server serves a store.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +72,7 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	s.watching, s.endWatching = context.WithCancel(s.life)
 	s.meter = meter.New(int(s.options.Limits.Series), s.declared.exactly)
 	for _, d := range s.declared {
-		if fleet.CheckName(d.name) == nil && !strings.ContainsAny(d.name, `*?[\`) {
+		if d.isName() {
 			s.meter.Declare(d.name, time.Now())
 		}
 	}

@@ -17,8 +17,10 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/sema-go/sema/internal/axe"
 	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/x/play"
 	"github.com/sema-go/sema/x/play/site"
@@ -234,6 +236,26 @@ func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	b.shows("Resized to 3")
 	press("[data-choice=permits] button:last-child")
 	b.sees("location.hash === '#semaphore&permits=4' && document.querySelector('#stage').textContent.includes('of 4 in use')")
+}
+
+// TestPlayground_IsAccessible checks every lesson with axe, in light and dark.
+func TestPlayground_IsAccessible(t *testing.T) {
+	t.Parallel()
+	b := openTab(t, serve(t))
+	for _, l := range play.Lessons() {
+		b.do("open", chromedp.Navigate(b.url+"?axe="+l.ID+"#"+l.ID))
+		b.sees("document.querySelector('h1')?.checkVisibility() && document.querySelector('h1').textContent.trim()") // the lesson has been loaded
+		for _, scheme := range []string{"light", "dark"} {
+			if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}); err != nil {
+				t.Fatal(err)
+			}
+			b.do("load axe", chromedp.Evaluate[chromedp.Void](axe.Script()+"\n;0"))
+			found, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](axe.Violations, func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }))
+			if err != nil || found != "" {
+				t.Errorf("%s, %s: %v\n%s", l.ID, scheme, err, found)
+			}
+		}
+	}
 }
 
 // TestPlayground_IsAStaticSite serves the files by a server that knows nothing of them, below

@@ -24,6 +24,8 @@ type Config struct {
 	Store    string `yaml:"store"`
 	Insecure bool   `yaml:"insecure"` // listen anywhere, without tokens or certificates
 
+	Demo bool `yaml:"-"` // drive traffic of a demonstration
+
 	// History is the directory of the history of semaphores; default: beside the file of the embedded
 	// store, and in memory only for other stores.
 	History string `yaml:"history"`
@@ -159,6 +161,9 @@ func (c Config) check() error {
 		return fmt.Errorf("listen %q: want host:port, such as 127.0.0.1:7362, or :7362 for all addresses", c.Listen)
 	}
 	if err := c.checkStore(); err != nil {
+		return err
+	}
+	if err := c.checkDemo(); err != nil {
 		return err
 	}
 	switch {

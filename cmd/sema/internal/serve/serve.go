@@ -40,6 +40,7 @@ func Command(version string) *cobra.Command {
 It needs nothing else: permits are stored in a file, and survive a restart. Over
 Redis, PostgreSQL or etcd (--store), several servers form one service.`,
 		Example: `  sema serve
+  sema serve --demo
   sema serve --store redis://localhost:6379 --listen :7362 --config sema.yaml
   curl -X POST 'http://127.0.0.1:7362/v1/semaphores/demo/leases?capacity=3&wait=10s'`,
 		Args: cobra.NoArgs,
@@ -52,6 +53,7 @@ Redis, PostgreSQL or etcd (--store), several servers form one service.`,
 	f.StringVar(&config.Listen, "listen", config.Listen, "`ADDRESS` (host:port) to listen on")
 	f.StringVar(&config.Store, "store", config.Store, "`URL` of the store")
 	f.BoolVar(&config.Insecure, "insecure", false, "allow clients on other machines without tokens or certificates")
+	f.BoolVar(&config.Demo, "demo", false, "drive traffic of a demonstration, in memory unless --store is given")
 	f.StringVar(&config.TLS.Cert, "tls-cert", "", "`FILE` with the certificate, in PEM")
 	f.StringVar(&config.TLS.Key, "tls-key", "", "`FILE` with the key of the certificate, in PEM")
 	f.StringVar(&config.TLS.ClientCA, "tls-client-ca", "", "require client certificates of the authority in `FILE`")
@@ -104,6 +106,12 @@ func (c *Config) merge(flags *pflag.FlagSet, given map[string]string, file *stri
 			return fmt.Errorf("%s %q: %w", name, value, err)
 		}
 	}
+	if c.Demo {
+		if _, ok := given["store"]; !ok {
+			c.Store = demoStore
+		}
+		c.Semaphores = append(c.Semaphores, demoDeclarations()...)
+	}
 	return c.check()
 }
 
@@ -136,7 +144,8 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 		return err
 	}
 	s, err := server.New(opened, server.Options{
-		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(), Backend: c.backend(), History: c.historyDirectory(), Documents: siteHandler,
+		Declared: c.Semaphores, Tokens: c.Tokens, Logger: logger, Version: version, Hosts: c.Hosts, Limits: c.limits(),
+		Backend: c.backend(), History: c.historyDirectory(), Documents: siteHandler, Demo: c.Demo,
 	})
 	if err != nil {
 		opened.Close()
@@ -154,6 +163,15 @@ func (c Config) run(ctx context.Context, version string, out, logs io.Writer, ag
 	}
 	go reloading.run(ctx, hangup)
 	c.announce(out, version, listener.Addr(), opened)
+	if c.Demo {
+		demo, end := context.WithCancel(ctx) // it ends before the server, which waits for requests
+		defer end()
+		go func() {
+			if err := demonstrate(demo, listener.Addr()); err != nil {
+				logger.Error("the demonstration has not started", "error", err)
+			}
+		}()
+	}
 	return c.serve(ctx, stop, s, listener, secure, logger)
 }
 
@@ -232,6 +250,9 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, opened flee
 	}
 	if len(c.Tokens) > 0 {
 		command += ` -H "Authorization: Bearer $TOKEN"`
+	}
+	if c.Demo {
+		fmt.Fprintf(out, "  demo         the server drives traffic of its own; nothing of it is real\n")
 	}
 	fmt.Fprintf(out, "  try          %s -X POST '%s/v1/semaphores/demo/leases?capacity=3'\n", command, url)
 }

@@ -27,6 +27,9 @@ func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 	switch {
 	case name == "ctrl+c":
 		return m, tea.Quit
+	case m.helping:
+		m.helping = false
+		return m, nil
 	case m.question != nil:
 		return m.confirm(name)
 	case m.mode == filtering || m.mode == sizing:
@@ -58,6 +61,8 @@ func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 		m = m.move(1 << 30)
 	case "tab":
 		m = m.jump()
+	case "?":
+		m.helping = true
 	case "s":
 		m.order = (m.order + 1) % orders
 	case "/":

@@ -36,7 +36,8 @@ type model struct {
 	more          int         // number of semaphores that were not read yet
 	polls         int         // number of times that all was set
 	arranged      *arrangement
-	seen          time.Time // time of the last successful poll; zero before the first
+	trends        map[string][]float64 // use at the last polls, by name
+	seen          time.Time            // time of the last successful poll; zero before the first
 	now           time.Time
 	failure       string // error of the last poll; "": it succeeded
 	result        string // the result of the last action
@@ -52,6 +53,7 @@ type model struct {
 	lease    uint64 // lease in that row, so that the cursor stays on it when other rows change
 	typed    string
 	question *question
+	helping  bool // the help is shown
 }
 
 // A mode determines the meaning of keys.
@@ -186,6 +188,7 @@ func (m model) polled(msg polledMsg) model {
 	}
 	m.failure, m.seen = "", msg.at
 	m.all, m.more, m.polls = msg.page.semaphores, msg.page.more, m.polls+1
+	m.trends = m.trended()
 	return m
 }
 

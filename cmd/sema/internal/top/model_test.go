@@ -23,6 +23,17 @@ func TestModel_Screens(t *testing.T) {
 	s.golden("list-132x30")
 	s.press("/", "d", "e")
 	s.golden("filter-132x30")
+	s = newScreen(t, 160, 40)
+	for i := range 30 {
+		s.from.page.semaphores[1].InUse = int64(i % 41) // db
+		s.polled(noon)
+	}
+	s.choose("db")
+	s.golden("split-160x40")
+	s.press("?")
+	s.golden("help-160x40")
+	s.press("q") // any key only ends the help
+	s.golden("split-160x40")
 }
 
 func TestModel_ListsProblemsFirst(t *testing.T) {

@@ -38,7 +38,7 @@ with the most waiters come first, whatever their names are.
   ↑ ↓ Enter Esc   choose a semaphore, show its holders and waiters, go back
   s  /            sort by waiters, use or name; filter as you type
   d  r  c  x      drain, resume, set the capacity, revoke a permit (all ask first)
-  q               quit`,
+  ?  q            help, quit`,
 		Example: `  sema top --store redis://localhost:6379
   sema top --filter tenant- --every 500ms`,
 		Args: cobra.NoArgs,

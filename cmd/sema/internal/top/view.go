@@ -42,8 +42,17 @@ func (m model) draw() string {
 	if m.mode == detailing || m.mode == sizing && m.back == detailing {
 		body = m.details()
 	}
+	if m.helping {
+		body = m.help()
+	}
 	lines = append(lines, body...)
 	footer := m.footer()
+	if pane := m.pane(); pane != nil && !m.helping {
+		for len(lines) < m.height-len(footer)-m.paneHeight() {
+			lines = append(lines, "")
+		}
+		lines = append(lines[:m.height-len(footer)-m.paneHeight()], pane...)
+	}
 	for len(lines) < m.height-len(footer) {
 		lines = append(lines, "")
 	}
@@ -55,7 +64,7 @@ func (m model) draw() string {
 }
 
 // rows returns the number of rows that a list has space for.
-func (m model) rows() int { return max(1, m.height-len(m.header())-len(m.footer())-1) }
+func (m model) rows() int { return max(1, m.height-len(m.header())-len(m.footer())-m.paneHeight()-1) }
 
 // header renders the store and the totals.
 func (m model) header() []string {
@@ -119,6 +128,8 @@ func (m model) footer() []string {
 
 func (m model) keys() string {
 	switch s, _, _ := m.chosen(); {
+	case m.helping:
+		return strong.Render("any key") + " back"
 	case m.question != nil:
 		return asking.Render("y") + " yes   " + strong.Render("any other key") + " no"
 	case m.mode == filtering:
@@ -128,7 +139,7 @@ func (m model) keys() string {
 	case m.mode == detailing:
 		return hints("↑↓", "choose", "⇥", "waiters", "Esc", "back", "x", "revoke", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
 	}
-	return hints("↑↓", "choose", "⏎", "show", "/", "filter", "s", "sort", "d", "drain", "r", "resume", "c", "capacity", "q", "quit")
+	return hints("↑↓", "move", "⏎", "show", "/", "filter", "s", "sort", "d", "drain", "r", "resume", "c", "capacity", "?", "help", "q", "quit")
 }
 
 // hints renders keys with their actions.
@@ -143,7 +154,7 @@ func hints(pairs ...string) string {
 // widths returns the widths of the variable columns.
 func (m model) widths(shown []semaphore) (name, bar int) {
 	const fixed, leastName, leastBar, mostBar = 48, 12, 8, 60
-	room := max(leastName+leastBar, m.width-fixed)
+	room := max(leastName+leastBar, m.width-fixed-m.wideColumns())
 	name = leastName
 	for _, s := range shown {
 		name = max(name, ansi.StringWidth(printable.Line(s.Name)))
@@ -163,6 +174,9 @@ func (m model) list() []string {
 		return text
 	}
 	head := fmt.Sprintf("  %s  %s  %s %s  %7s  %s", fit(title("NAME", byName), name), fit(title("USE", byUse), bar), right("IN USE/CAP", 11), right(title("WAIT", byWaiters), 6), "HOLDERS", "STATE")
+	if m.wide() {
+		head = strings.TrimSuffix(head, "STATE") + wideTitles() + "STATE"
+	}
 	lines := []string{m.titled(head, len(shown))}
 	_, at, _ := m.chosen()
 	for i := m.top; i < min(len(shown), m.top+m.rows()); i++ {
@@ -201,7 +215,11 @@ func (m model) row(s semaphore, chosen bool, name, bar int) string {
 	if s.Waiting > 0 {
 		waiting = alarming.Render(right(amount(int64(s.Waiting)), 6))
 	}
-	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s", marker, label, s.bar(bar), right(amount(s.InUse)+"/"+amount(s.Effective), 11), waiting, amount(int64(len(s.Holders))), s.state())
+	more := ""
+	if m.wide() {
+		more = m.wideCells(s)
+	}
+	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s%s", marker, label, s.bar(bar), right(amount(s.InUse)+"/"+amount(s.Effective), 11), waiting, amount(int64(len(s.Holders))), more, s.state())
 }
 
 // bar renders the use, in eighths of a column.

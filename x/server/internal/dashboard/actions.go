@@ -18,6 +18,7 @@ type action struct {
 	capacity, ramp int64
 	version        uint64
 	lease          protocol.Seq
+	leases         []protocol.Seq // of revoke-all
 	atOnce, sure   bool
 	why            string
 }
@@ -48,6 +49,10 @@ func (d *Dashboard) actionOf(r *http.Request, v Viewer) (want action, err error)
 		var lease uint64
 		lease, err = strconv.ParseUint(r.FormValue("lease"), 10, 64)
 		want.lease = protocol.Seq(lease)
+	case "revoke-all":
+		if want.leases, err = leasesOf(r.Form["leases"]); err != nil {
+			return want, err
+		}
 	case "drain", "resume", "delete":
 	default:
 		return want, inputError{fmt.Sprintf("Unknown action %q.", want.verb)}
@@ -86,6 +91,8 @@ func (want action) do(ctx context.Context, v Viewer) error {
 		return v.Resume(ctx, want.name)
 	case "resize":
 		return v.Resize(ctx, want.name, want.version, want.capacity, want.ramp)
+	case "revoke-all":
+		return want.revokeAll(ctx, v)
 	case "revoke":
 		return v.Revoke(ctx, want.name, want.lease, want.atOnce, want.why)
 	}
@@ -129,6 +136,8 @@ func (want action) done() actionResult {
 		}
 	case want.atOnce:
 		o.Title, o.Text = "Revoked at once", fmt.Sprintf("Lease %d of %s has ended; its permits may be granted again already.", want.lease, name)
+	case want.verb == "revoke-all":
+		o.Title, o.Text = holdersText(len(want.leases))+" notified", fmt.Sprintf("The leases of %s stay in the list until their holders have confirmed, or have expired.", name)
 	case want.verb == "revoke":
 		o.Title, o.Text = "The holder is notified", fmt.Sprintf("Lease %d of %s stays in the list until the holder has confirmed, or has expired.", want.lease, name)
 	default:
@@ -143,9 +152,13 @@ func (d *Dashboard) rejection(r *http.Request, want action, err error) Problem {
 	switch {
 	case errors.As(err, &typed):
 		return Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: typed.detail}
+	case want.verb == "revoke-all" && errors.Is(err, errNoLease):
+		return Problem{Status: http.StatusNotFound, Title: "Nothing had to be done", Detail: "The selected leases have already ended."}
 	case want.verb == "revoke" && errors.Is(err, fs.ErrNotExist):
 		return Problem{Status: http.StatusNotFound, Title: "Nothing had to be done",
 			Detail: fmt.Sprintf("Lease %d of %q has already ended: it was released, or has expired.", want.lease, want.name)}
+	case want.verb == "create" && d.explain(r, err).Status == http.StatusPreconditionFailed:
+		return Problem{Status: http.StatusPreconditionFailed, Title: "Nothing was done", Detail: fmt.Sprintf("A semaphore %q exists already.", want.name)}
 	case errors.Is(err, protocol.ErrConflict):
 		return Problem{Status: http.StatusPreconditionFailed, Title: "Nothing was done",
 			Detail: fmt.Sprintf("%q was changed in the meantime. Check its current settings and try again.", want.name)}

@@ -70,8 +70,8 @@ func newCharts(url string, curve history.Curve, events []history.Event, now time
 	all := charts{Curves: []chart{
 		newChart("In use", curve, begin, width, wholes, func(p history.Point) (float64, float64) { return float64(p.InUse), float64(p.Effective) }),
 		newChart("Waiting", curve, begin, width, wholes, func(p history.Point) (float64, float64) { return float64(p.Waiting), -1 }),
-		newChart("Wait p99", curve, begin, width, spans, func(p history.Point) (float64, float64) { return p.WaitP99.Seconds(), -1 }),
-		newChart("Hold p99", curve, begin, width, spans, func(p history.Point) (float64, float64) { return p.HoldP99.Seconds(), -1 }),
+		newChart("Wait p99 (dashed: p50)", curve, begin, width, spans, func(p history.Point) (float64, float64) { return p.WaitP99.Seconds(), p.WaitP50.Seconds() }),
+		newChart("Hold p99 (dashed: p50)", curve, begin, width, spans, func(p history.Point) (float64, float64) { return p.HoldP99.Seconds(), p.HoldP50.Seconds() }),
 	}}
 	for _, r := range ranges {
 		all.Ranges = append(all.Ranges, rangeLink{r.Name, url + "&range=" + r.Name, r.Span == span})

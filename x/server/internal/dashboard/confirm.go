@@ -18,15 +18,16 @@ import (
 // consequences.
 type question struct {
 	border
-	URL    string   // of the semaphore's page
-	Ask    string   // Drain "db"?
-	Then   []string // the consequences
-	Button string
-	Danger bool
-	Sure   string            // label of a box that must be ticked first; "": no box
-	Why    bool              // the form has a field for a reason
-	Fields map[string]string // hidden fields of the form that performs the action
-	Harder *question         // an alternative with a greater risk
+	URL      string   // of the semaphore's page
+	Ask      string   // Drain "db"?
+	Then     []string // the consequences
+	Button   string
+	Danger   bool
+	Sure     string            // label of a box that must be ticked first; "": no box
+	Why      bool              // the form has a field for a reason
+	Fields   map[string]string // hidden fields of the form that performs the action
+	Commands []command         // the same action for a shell
+	Harder   *question         // an alternative with a greater risk
 }
 
 // confirm responds with the question for an action.
@@ -50,6 +51,7 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 		return d.report(w, r, v, want, err)
 	}
 	q.border, q.URL = d.border(v, q.Ask), s.URL()
+	q.Commands = commandsOf(r, want, d.Login)
 	q.Fields["name"], q.Fields["do"] = want.name, want.verb
 	template := "question"
 	if byScript(r) {
@@ -68,8 +70,8 @@ func (d *Dashboard) current(ctx context.Context, name string) (semaphore, error)
 	if err != nil {
 		return semaphore{}, err
 	}
-	ahead, _ := d.feeds.reader.ahead().wait(ctx)
-	return newSemaphore(name, snapshot, time.Now().Add(ahead)), nil
+	there, _ := d.feeds.reader.ping().wait(ctx)
+	return newSemaphore(name, snapshot, time.Now().Add(there.ahead)), nil
 }
 
 // questionOf returns the question for an action, given the semaphore's current state.
@@ -98,6 +100,8 @@ func questionOf(want action, s semaphore) (question, error) {
 		}, nil
 	case "revoke":
 		return askRevoke(want, s)
+	case "revoke-all":
+		return askRevokeAll(want, s)
 	}
 	return question{
 		Ask: fmt.Sprintf("Delete %s?", name), Button: "Delete " + s.Name, Danger: true, Fields: map[string]string{},

@@ -39,6 +39,7 @@ type Viewer interface {
 	Prefix() string // prefix of exactly the names that the viewer may see
 	MayChange(semaphore string) bool
 
+	Create(ctx context.Context, semaphore string, c Creation) error
 	// Resize fails if the configuration no longer has the given version.
 	Resize(ctx context.Context, semaphore string, version uint64, capacity, ramp int64) error
 	Drain(ctx context.Context, semaphore string) error
@@ -78,6 +79,7 @@ type Options struct {
 	Measures Measures // nil: no history, figures and advice
 	Version  string
 	Login    bool // viewers must log in with a token
+	Demo     bool // pages state that the traffic is a demonstration
 }
 
 // A Dashboard is an [http.Handler] for /ui/ only: its links contain that path.
@@ -96,6 +98,11 @@ func New(o Options) *Dashboard {
 	d.routes.HandleFunc("GET /ui/live", d.admitted(d.live))
 	d.routes.HandleFunc("GET /ui/confirm", d.admitted(d.confirm))
 	d.routes.HandleFunc("POST /ui/do", d.admitted(d.do))
+	d.routes.HandleFunc("GET /ui/activity", d.admitted(d.activity))
+	d.routes.HandleFunc("GET /ui/clients", d.admitted(d.clients))
+	d.routes.HandleFunc("GET /ui/store", d.admitted(d.store))
+	d.routes.HandleFunc("GET /ui/new", d.admitted(d.askNew))
+	d.routes.HandleFunc("POST /ui/create", d.admitted(d.create))
 	d.routes.HandleFunc("GET /ui/login", d.showLogin)
 	d.routes.HandleFunc("POST /ui/login", d.login)
 	d.routes.HandleFunc("POST /ui/logout", d.admitted(d.logout))
@@ -247,12 +254,32 @@ type border struct {
 	Version string
 	Live    string // URL of the stream; "": the page does not change
 	AsOf    time.Time
+	Place   string // of the page in the navigation; "": none
+	known   bool   // the viewer has been admitted
+	Demo    bool   // the server drives traffic of its own
+}
+
+// A place is a page in the navigation.
+type place struct {
+	Name, URL string
+	Current   bool
+}
+
+// Places returns the navigation, nil for viewers that are not known.
+func (b border) Places() []place {
+	if !b.known {
+		return nil
+	}
+	return []place{
+		{"Semaphores", "/ui/", b.Place == "semaphores"}, {"Activity", "/ui/activity", b.Place == "activity"},
+		{"Clients", "/ui/clients", b.Place == "clients"}, {"Store", "/ui/store", b.Place == "store"},
+	}
 }
 
 func (d *Dashboard) border(v Viewer, title string) border {
-	b := border{Title: title, Login: d.Login && v != nil, Version: d.Version, AsOf: time.Now()}
+	b := border{Title: title, Login: d.Login && v != nil, Version: d.Version, AsOf: time.Now(), Demo: d.Demo}
 	if v != nil {
-		b.Viewer = v.Name()
+		b.Viewer, b.known = v.Name(), true
 	}
 	return b
 }
@@ -264,7 +291,7 @@ var sources embed.FS
 // it.
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"asset": assetURL, "confirm": questionURL, "count": count, "permits": permits, "age": age,
+		"asset": assetURL, "semaphoreURL": func(name string) string { return semaphore{Name: name}.URL() }, "brief": Brief, "perSecond": perSecond, "confirm": questionURL, "count": count, "count64": func(n int) string { return count(int64(n)) }, "permits": permits, "age": age,
 		"clock": func(t time.Time) string { return t.Format(time.TimeOnly) },
 	}).ParseFS(sources, "templates/*.html"))
 })

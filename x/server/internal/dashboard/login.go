@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -88,11 +89,14 @@ func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request, _ Viewer) err
 	return nil
 }
 
+// pages are the paths to which the login may redirect.
+var pages = []string{"/ui/", "/ui/semaphore", "/ui/activity", "/ui/clients", "/ui/store", "/ui/new"}
+
 // localURL returns an address if it is a page of the dashboard, and the overview otherwise: a
 // link to the login must not redirect to another site.
 func localURL(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Path != "/ui/" && u.Path != "/ui/semaphore" {
+	if err != nil || u.Scheme != "" || u.Host != "" || !slices.Contains(pages, u.Path) {
 		return "/ui/"
 	}
 	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()

@@ -17,6 +17,15 @@ type Measures interface {
 	Past(name string, span time.Duration) (history.Curve, []history.Event)
 	// Figures returns waits, holds, rates and ages; nil: the semaphore is not measured.
 	Figures(name string, s protocol.Snapshot) []Figure
+	// Live returns what is measured of a semaphore now. busy is false if nothing is in use and
+	// nothing waits, so that there are no ages.
+	Live(name string, busy bool) Live
+	// Declared returns the semaphores that the operator has declared by name.
+	Declared() []protocol.Summary
+	// Activity returns what operators have changed, the latest first.
+	Activity() []history.Event
+	// Checks returns facts about the server. Viewers with a prefix get none about other names.
+	Checks(ctx context.Context, prefix string) []Check
 	// Advice returns sentences on the capacity of a semaphore.
 	Advice(ctx context.Context, name string) []string
 	// Deadlocks describes possible deadlocks among semaphores whose names have a prefix.
@@ -26,6 +35,14 @@ type Measures interface {
 // A Figure is a measured value with its name.
 type Figure struct{ Label, Value, Title string }
 
+// A Live is what is measured of a semaphore now.
+type Live struct {
+	Measured            bool          // false: it has no series of its own, and only the ages are known
+	HeadAge, OldestHold time.Duration // of clients of this server; 0: none
+	WaitP99, HoldP99    time.Duration // of the last minutes; 0: none
+	Grants, Failures    float64       // a second, of the last seconds
+}
+
 // noMeasures is for programs without measurements.
 type noMeasures struct{}
 
@@ -34,6 +51,10 @@ func (noMeasures) Past(string, time.Duration) (c history.Curve, e []history.Even
 	return c, e
 }
 func (noMeasures) Figures(string, protocol.Snapshot) []Figure { return nil }
+func (noMeasures) Live(string, bool) Live                     { return Live{} }
+func (noMeasures) Declared() []protocol.Summary               { return nil }
+func (noMeasures) Activity() []history.Event                  { return nil }
+func (noMeasures) Checks(context.Context, string) []Check     { return nil }
 func (noMeasures) Advice(context.Context, string) []string    { return nil }
 func (noMeasures) Deadlocks(context.Context, string) []string { return nil }
 

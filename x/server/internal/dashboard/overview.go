@@ -1,13 +1,10 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -20,7 +17,7 @@ const pageSize = 500
 type view struct {
 	name      string        // of one semaphore; "": the overview
 	after     string        // cursor of the semaphore's page; "": first page
-	mayChange bool          // the viewer may change the semaphore
+	mayChange bool          // the viewer may change the semaphore, or create some
 	span      time.Duration // time range of the charts; 0: the default
 	query
 	prefix string // of the names that the viewer may see
@@ -28,61 +25,7 @@ type view struct {
 }
 
 func (d *Dashboard) overviewOf(r *http.Request, v Viewer) view {
-	return view{query: queryOf(r), prefix: v.Prefix(), try: example(r, v, d.Login)}
-}
-
-// A query selects and orders the semaphores of the overview.
-type query struct {
-	Filter string
-	Sort   string
-	From   int // number of semaphores on previous pages
-}
-
-// orders maps the overview's sort orders to comparisons. The default is "waiting".
-var orders = map[string]func(a, b row) int{
-	"waiting": func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.use(), a.use()))
-	},
-	"use": func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.use(), a.use()), cmp.Compare(b.waiting, a.waiting))
-	},
-	"name": nil,
-}
-
-func queryOf(r *http.Request) query {
-	q := query{Filter: strings.TrimSpace(r.FormValue("q")), Sort: r.FormValue("sort")}
-	if _, known := orders[q.Sort]; !known {
-		q.Sort = "waiting"
-	}
-	if from, err := strconv.Atoi(r.FormValue("from")); err == nil && from > 0 {
-		q.From = from - from%pageSize
-	}
-	return q
-}
-
-// Sorted returns the URL of the overview in another order.
-func (q query) Sorted(by string) string { return "/ui/?" + query{Filter: q.Filter, Sort: by}.encode() }
-
-// Live returns the URL of the stream.
-func (q query) Live() string { return "/ui/live?" + q.encode() }
-
-func (q query) encode() string {
-	values := url.Values{"q": {q.Filter}, "sort": {q.Sort}}
-	if q.From > 0 {
-		values.Set("from", strconv.Itoa(q.From))
-	}
-	return values.Encode()
-}
-
-// matching returns the rows that match the filter and that the viewer may see.
-func (v view) matching(rows []row) (all []row) {
-	filter := strings.ToLower(v.Filter)
-	for _, one := range rows {
-		if strings.HasPrefix(one.Name, v.prefix) && strings.Contains(one.lower, filter) {
-			all = append(all, one)
-		}
-	}
-	return all
+	return view{query: queryOf(r), prefix: v.Prefix(), mayChange: v.MayChange(v.Prefix()), try: example(r, v, d.Login)}
 }
 
 // A trouble explains why a page may be outdated.
@@ -109,12 +52,21 @@ type overview struct {
 	query
 	page
 	Waiting, Full   int64 // waiters, and semaphores without a free permit, of all that match
-	Shown, Matching int
+	Problems        int64 // semaphores with a problem, of all that match
+	Grants          float64
+	Failures        float64 // acquires that were not granted, a second
+	WaitP99         time.Duration
+	Latency         time.Duration // of the store; 0: unknown
+	Measured        bool
+	Shown, Matching int    // rows, including those of groups
+	Semaphores      int    // that match
+	Bad             string // why the filter is not valid; "": it is
 	Trouble         *trouble
 	Try             string
+	MayCreate       bool
 }
 
-// First and Last return the positions of the first and last semaphore shown.
+// First and Last return the positions of the first and last row shown.
 func (o overview) First() int { return o.From + 1 }
 func (o overview) Last() int  { return o.From + o.Shown }
 
@@ -123,21 +75,22 @@ func (o overview) Next() string {
 	if o.Last() >= o.Matching {
 		return ""
 	}
-	return "/ui/?" + query{o.Filter, o.Sort, o.From + pageSize}.encode()
+	return o.at(o.From + pageSize)
 }
 
 func (o overview) Previous() string {
 	if o.From == 0 {
 		return ""
 	}
-	return "/ui/?" + query{o.Filter, o.Sort, o.From - pageSize}.encode()
+	return o.at(o.From - pageSize)
 }
 
 func (r *reader) overview(ctx context.Context, v view, within time.Duration) overview {
 	start := time.Now()
 	soon, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	o := overview{query: v.query, Try: v.try}
+	o := overview{query: v.query, Try: v.try, MayCreate: v.mayChange}
+	clock := r.ping()
 	all, err := r.list(soon, within)
 	if err != nil {
 		o.Trouble = r.troubleOf(ctx, start, "The semaphores cannot be listed", err)
@@ -145,50 +98,83 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 			o.Trouble.Why = "the server's log has the cause" // the error may name semaphores that the viewer may not see
 		}
 	}
-	rows := v.matching(all)
-	for _, one := range rows {
-		o.Waiting += one.waiting
-		if one.InUse >= one.Effective {
-			o.Full++
-		}
+	if clock.complete() && clock.err == nil {
+		o.Latency = clock.value.took
 	}
-	if order := orders[v.Sort]; order != nil {
-		slices.SortStableFunc(rows, order)
+	var items []item
+	if wanted, err := parseFilter(v.Filter); err != nil {
+		o.Bad = err.Error()
+	} else if all != nil {
+		items = o.itemsOf(all.matching(v, wanted))
 	}
-	o.Matching = len(rows)
+	o.Matching = len(items)
 	o.From = min(o.From, max(0, o.Matching-1)/pageSize*pageSize) // some may have been deleted in the meantime
-	rows = rows[o.From:min(o.From+pageSize, len(rows))]
-	o.Shown = len(rows)
-	o.page = o.render(rows, r.rendered)
-	o.page.parts["deadlocks"] = r.deadlocks(soon, v.prefix)
+	items = items[o.From:min(o.From+pageSize, len(items))]
+	o.Shown = len(items)
+	o.page = o.render(items, r, start)
+	o.page.parts["deadlocks"] = render("deadlocks", []string(nil))
+	if all != nil && all.waiting { // otherwise there is no deadlock, and nothing to read for it
+		o.page.parts["deadlocks"] = r.deadlocks(soon, v.prefix)
+	}
 	return o
 }
 
-// render renders the overview in parts that change independently.
-func (o overview) render(rows []row, cache *parts) page {
-	ids := make([]string, len(rows))
-	all := map[string]template.HTML{"summary": render("summary", o), "trouble": render("trouble", o.Trouble), "empty": render("empty", o)}
+// itemsOf adds the rows up, and arranges them in groups if the viewer wants so.
+func (o *overview) itemsOf(rows []*row) []item {
+	o.Semaphores = len(rows)
+	for _, one := range rows {
+		o.Waiting += one.waiting
+		if one.full() {
+			o.Full++
+		}
+		if one.Problem != "" {
+			o.Problems++
+		}
+		o.Grants += one.live.Grants
+		o.Failures += one.live.Failures
+		o.WaitP99 = max(o.WaitP99, one.live.WaitP99)
+		o.Measured = o.Measured || one.live.Measured
+	}
+	if o.Group {
+		return grouped(rows, o.query)
+	}
+	items := make([]item, len(rows))
 	for i, one := range rows {
-		ids[i] = one.ID()
-		all[ids[i]] = cache.render(one.Name, "row", one.figures(), one.semaphore)
+		items[i] = item{row: one}
+	}
+	return items
+}
+
+// render renders the overview in parts that change independently.
+func (o overview) render(items []item, r *reader, now time.Time) page {
+	ids := make([]string, len(items))
+	all := map[string]template.HTML{"summary": render("summary", o), "trouble": render("trouble", o.Trouble), "empty": render("empty", o)}
+	for i, one := range items {
+		if one.group != nil {
+			ids[i] = one.group.ID()
+			all[ids[i]] = r.rendered.render("{"+one.group.Prefix, "group", *one.group, one.group) // no name contains a brace
+			continue
+		}
+		ids[i] = one.row.ID()
+		of := one.row.shown
+		of.spark, of.member = r.sparks.of(r.measures, one.row.Name, one.row.live.Measured, now), one.member
+		all[ids[i]] = r.rendered.render(one.row.Name, "row", of, struct {
+			*row
+			Spark  string
+			Member bool
+		}{one.row, of.spark, one.member})
 	}
 	return page{all, map[string][]string{"rows": ids}}
 }
 
 // example returns a shell command that acquires a permit.
 func example(r *http.Request, v Viewer, token bool) string {
-	host := r.Host
-	if strings.ContainsFunc(host, func(c rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]", c)
-	}) {
-		host = "localhost" // a shell might interpret it
-	}
 	line := "curl -X POST "
 	if token {
 		line += `-H "Authorization: Bearer $TOKEN" `
 	}
 	name := strings.ReplaceAll(url.PathEscape(v.Prefix()+"demo"), "'", "%27")
-	return line + "'" + scheme(r) + "://" + host + "/v1/semaphores/" + name + "/leases?capacity=3'"
+	return line + "'" + scheme(r) + "://" + safeHost(r) + "/v1/semaphores/" + name + "/leases?capacity=3'"
 }
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request, v Viewer) error {
@@ -198,6 +184,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request, v Viewer) e
 		return err // the client has disconnected
 	}
 	b := d.border(v, "Semaphores")
+	b.Place = "semaphores"
 	b.Live = what.Live()
 	d.render(w, http.StatusOK, "overview", struct {
 		border

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,12 +36,15 @@ type reader struct {
 	mu        sync.Mutex
 	changes   int // number of changes by viewers; earlier results are outdated
 	closed    bool
-	rows      cached[[]row]
-	clock     cached[time.Duration]
+	rows      cached[*listing]
+	listed    *listing // the last one
+	clock     cached[clock]
 	probe     cached[struct{}]
+	users     cached[*clientList]
 	read      map[entryKey]*entry
 	lastSweep time.Time
 	rendered  *parts // of the rows
+	sparks    sparks
 
 	failing time.Time // when the store stopped responding; zero: it responds
 }
@@ -157,42 +159,20 @@ func (one *result[T]) wait(ctx context.Context) (T, error) {
 	return none, errNoTurn
 }
 
-// A row is a semaphore in the overview.
-type row struct {
-	semaphore
-	lower string // the name in lower case, for filters
-}
+// A clock is the store's clock, and how long the store took to return it.
+type clock struct{ ahead, took time.Duration }
 
-// list returns all semaphores, ordered by name.
-func (r *reader) list(ctx context.Context, within time.Duration) ([]row, error) {
-	return fetch(r, &r.rows, within, false, func(ctx context.Context) (all []row, err error) {
-		for q := (protocol.ListQuery{}); ; {
-			page, err := r.store.List(ctx, q)
-			if err != nil {
-				return nil, err
-			}
-			for _, s := range page {
-				all = append(all, row{summarized(s), strings.ToLower(s.Name)})
-				q.After = s.Name
-			}
-			if len(page) < q.Most() {
-				r.recovered()
-				r.rendered.next()
-				return all, nil
-			}
-		}
-	}).wait(ctx)
-}
-
-// ahead returns how far the store's clock, on which the times of leases are based, is ahead of
+// ping returns how far the store's clock, on which the times of leases are based, is ahead of
 // the local one. It is read rarely: clocks drift by less than pages show.
-func (r *reader) ahead() *result[time.Duration] {
-	return fetch(r, &r.clock, 10*every, false, func(ctx context.Context) (time.Duration, error) {
+func (r *reader) ping() *result[clock] {
+	return fetch(r, &r.clock, 5*every, false, func(ctx context.Context) (clock, error) {
+		asked := time.Now()
 		there, err := r.store.Ping(ctx)
-		if err != nil || there.IsZero() {
-			return 0, err
+		c := clock{took: time.Since(asked)}
+		if err == nil && !there.IsZero() {
+			c.ahead = time.Until(there)
 		}
-		return time.Until(there), nil
+		return c, err
 	})
 }
 
@@ -210,7 +190,7 @@ type entryKey struct{ name, after string }
 
 // snapshot returns a page of a semaphore that is no older than within.
 func (r *reader) snapshot(ctx context.Context, key entryKey, within time.Duration) *snapshot {
-	clock, e := r.ahead(), r.entryOf(key)
+	clock, e := r.ping(), r.entryOf(key)
 	one := fetch(r, &e.cached, within, true, func(ctx context.Context) (*snapshot, error) { return r.inspect(ctx, key, e.parts, clock) })
 	s, err := one.wait(ctx)
 	if s == nil {
@@ -236,9 +216,12 @@ func (r *reader) entryOf(key entryKey) *entry {
 }
 
 // inspect reads one semaphore. A missing semaphore is a result, not an error.
-func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, clock *result[time.Duration]) (*snapshot, error) {
+func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, now *result[clock]) (*snapshot, error) {
 	at := time.Now()
 	stored, err := r.recent(ctx, key.name)
+	if declared, ok := r.declared(key.name); ok && errors.Is(err, fs.ErrNotExist) {
+		stored, err = protocol.Snapshot{Config: declared.Config, Effective: declared.Effective}, nil
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		s := newSnapshot(semaphore{Name: key.name}, parts)
 		s.gone, s.at = true, at
@@ -248,12 +231,27 @@ func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, clock 
 		return nil, err
 	}
 	parts.next()
-	ahead, _ := clock.wait(ctx) // a store without a clock uses the local one
-	s := newSnapshot(newSemaphore(key.name, stored, at.Add(ahead)).listed(key.after), parts)
+	there, _ := now.wait(ctx) // a store without a clock uses the local one
+	whole := newSemaphore(key.name, stored, at.Add(there.ahead))
+	live := r.measures.Live(key.name, false)
+	whole.p99 = live.HoldP99
+	holdings := whole.holdings()
+	s := newSnapshot(whole.listed(key.after), parts)
+	s.holdings = holdings
 	s.at = at
 	s.times = r.measures.Figures(key.name, stored)
 	r.measures.View(key.name, at, stored)
 	return s, nil
+}
+
+// declared returns a semaphore that the operator has declared by name.
+func (r *reader) declared(name string) (protocol.Summary, bool) {
+	for _, s := range r.measures.Declared() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return protocol.Summary{}, false
 }
 
 // recent reads a semaphore. It records a reply, including that the semaphore does not exist.

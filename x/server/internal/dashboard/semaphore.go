@@ -14,7 +14,8 @@ import (
 type semaphore struct {
 	protocol.Snapshot
 	Name string
-	now  time.Time // on the store's clock
+	now  time.Time     // on the store's clock
+	p99  time.Duration // of recent holds; 0: unknown
 
 	holding, waiting int64  // numbers of leases and queued acquires; not all may be listed
 	after, next      string // cursors of this page and of the next one, as in the API
@@ -184,6 +185,7 @@ type holder struct {
 	Instance       string
 	Held           time.Duration // truncated to what is shown
 	SinceHeartbeat time.Duration // time since the last heartbeat, truncated to what is shown
+	Usual          time.Duration // the 99th percentile of recent holds, if this one is far longer; 0: it is not
 	Overdue        bool          // the next heartbeat is late
 	Numbered       bool          // the lease has slots
 	MayChange      bool
@@ -216,9 +218,13 @@ func (s semaphore) holders(sessions map[protocol.Session]protocol.SessionInfo, m
 	for _, l := range s.Leases {
 		session := sessions[l.Session]
 		sinceHeartbeat := s.since(session.Renewed)
+		var usual time.Duration
+		if heldLong(s.since(l.Since), s.p99) {
+			usual = s.p99
+		}
 		all = append(all, holder{
 			LeaseInfo: l, Name: s.Name, TTL: span(s.Config.TTL), Instance: session.Client.Instance,
-			Held: shownAge(s.since(l.Since)), SinceHeartbeat: shownAge(sinceHeartbeat), MayChange: mayChange,
+			Held: shownAge(s.since(l.Since)), SinceHeartbeat: shownAge(sinceHeartbeat), MayChange: mayChange, Usual: usual,
 			Overdue: sinceHeartbeat > span(s.Config.TTL)*2/3, Numbered: s.Config.Numbered,
 		})
 	}

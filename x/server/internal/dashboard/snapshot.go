@@ -25,7 +25,8 @@ type snapshot struct {
 	mu    sync.Mutex
 	pages map[variant]page
 
-	times []Figure
+	times    []Figure
+	holdings []holding
 }
 
 // A variant of a page differs between viewers.
@@ -78,6 +79,7 @@ func (s *snapshot) render(r *reader, v variant) page {
 	for _, id := range plain {
 		p.parts[id] = s.parts.render(id, id, shown, s.semaphore)
 	}
+	p.parts["holdings"] = render("holdings", s.holdings)
 	s.measured(r, v.span, p)
 	for _, h := range s.holders(sessions, mayChange) {
 		id := h.ID()
@@ -137,6 +139,7 @@ func (d *Dashboard) showSemaphore(w http.ResponseWriter, r *http.Request, v View
 		return err // the client has disconnected
 	}
 	b := d.border(v, name)
+	b.Place = "semaphore"
 	template := "semaphore"
 	switch {
 	case p.Trouble != nil:

@@ -24,6 +24,32 @@ func age(d time.Duration) string {
 	return twoUnits(d, day, "d", time.Hour, "h")
 }
 
+// Brief formats a measured duration with two or three digits.
+func Brief(d time.Duration) string {
+	switch {
+	case d > 0 && d < 50*time.Microsecond:
+		return "<0.1ms"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1fms", d.Seconds()*1000)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return age(d)
+}
+
+// perSecond formats a rate.
+func perSecond(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 9.95:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return count(int64(v + 0.5))
+}
+
 // shownAge truncates a duration to what age shows.
 func shownAge(d time.Duration) time.Duration {
 	switch {

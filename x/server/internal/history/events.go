@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -97,4 +98,13 @@ func (v *events) load(directory string, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// AllEvents returns the events of all semaphores that are kept, the latest first.
+func (h *History) AllEvents() []Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := slices.Clone(h.events.all)
+	slices.Reverse(all)
+	return all
 }

@@ -151,7 +151,7 @@
   document.addEventListener("htmx:afterSwap", event => {
     if (event.detail.target.id === "ask" && !byId("dialog").open) byId("dialog").showModal();
     if (event.detail.target.id === "result") {
-      byId("dialog").close();
+      if (byId("dialog").open) byId("dialog").close();
       byId("result").focus();
     }
   });
@@ -166,9 +166,29 @@
       result.focus();
     });
   }
+  // copy puts a text into the clipboard. Browsers offer none to pages without TLS on other hosts.
+  async function copy(button) {
+    const text = button.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const field = document.createElement("textarea");
+      field.value = text;
+      button.after(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+    button.classList.add("copied");
+    setTimeout(() => button.classList.remove("copied"), 1200);
+  }
+
   document.addEventListener("click", event => {
-    const dialog = byId("dialog");
-    if (!dialog || !dialog.open) return;
+    const copied = event.target.closest("[data-copy]");
+    if (copied) return copy(copied);
+    if (event.target.closest("[data-help]")) return byId("help").showModal();
+    const dialog = document.querySelector("dialog[open]");
+    if (!dialog) return;
     if (event.target.closest("[data-close]") || event.target === dialog) {
       event.preventDefault();
       dialog.close();
@@ -200,13 +220,29 @@
     chart.closest("figure").querySelector("[data-peak]").textContent = `${clock(time)}: ${value || "no sample"}`;
   });
 
+  // step moves the focus to the next or the previous row.
+  function step(by) {
+    const links = [...document.querySelectorAll("#rows .name a, .walk tbody a:first-of-type")];
+    if (links.length === 0) return;
+    const at = links.findIndex(link => link.closest("tr").contains(document.activeElement));
+    const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))];
+    next.focus({ preventScroll: true });
+    next.closest("tr").scrollIntoView({ block: "nearest" });
+  }
+
+  const keys = {
+    j: () => step(1),
+    k: () => step(-1),
+    g: () => location.assign("/ui/"),
+    "/": () => byId("filter") && byId("filter").focus(),
+    "?": () => byId("help").showModal(),
+  };
   document.addEventListener("keydown", event => {
-    const filter = byId("filter");
-    if (!filter || event.target.closest("input, textarea, dialog")) return;
-    if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      filter.focus();
-    }
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && event.target.id === "filter") return event.target.blur();
+    if (event.target.closest("input, textarea, select, dialog[open]") || !Object.hasOwn(keys, event.key)) return;
+    event.preventDefault();
+    keys[event.key]();
   });
 
   document.addEventListener("htmx:afterSettle", () => {

@@ -1,0 +1,45 @@
+package server_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/sema-go/sema/x/server"
+)
+
+// TestSemaphorePage_InABrowser checks the bar of holders, revoking several leases at once, and
+// the commands of an action.
+func TestSemaphorePage_InABrowser(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	for i := range 6 {
+		s.want(201, "POST", fmt.Sprintf("/v1/semaphores/db/leases?capacity=12&ttl=60s&holder=job-%d", i%3), "")
+	}
+	w := s.window()
+	w.do("size", chromedp.EmulateViewport(1280, 900))
+	w.open("/ui/semaphore?name=db")
+	w.shows("#live", "live")
+	w.shows("#holdings", "job-0: 2 permits")
+	w.sees("document.querySelectorAll('#holdings svg rect').length === 3")
+	w.accessible()
+	w.picture("semaphore")
+	w.click("#bulk button") // nothing is selected
+	w.shows("dialog[open]", "Select the holders to revoke first")
+	w.click("#dialog [data-close]")
+	w.click("#holders tr:nth-child(1) input")
+	w.click("#holders tr:nth-child(3) input")
+	w.click("#bulk button")
+	w.shows("dialog[open]", `Revoke 2 permits of "db", 2 holders?`)
+	w.accessible()
+	w.do("why", chromedp.SendKeys(chromedp.CSS("dialog #why"), "stuck"))
+	w.click("dialog .danger")
+	w.shows("#result", "2 holders notified")
+	w.sees("document.querySelectorAll('#holders .chip.tense').length === 2")
+	w.click("#verbs .button:first-child")
+	w.click("dialog .commands summary")
+	w.shows("dialog .commands", "sema drain db --store")
+	w.accessible()
+	w.picture("drain")
+}

@@ -1,0 +1,77 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sema-go/sema/fleet/protocol"
+)
+
+// mostRevoked bounds the leases that one request revokes.
+const mostRevoked = 200
+
+// leasesOf parses the leases that were selected in the list, or the list of a confirmed form.
+func leasesOf(values []string) (all []protocol.Seq, err error) {
+	for _, text := range strings.FieldsFunc(strings.Join(values, ","), func(c rune) bool { return c == ',' }) {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return nil, inputError{"A number of this form is not valid: go back and try again."}
+		}
+		if lease := protocol.Seq(n); !slices.Contains(all, lease) {
+			all = append(all, lease)
+		}
+		if len(all) > mostRevoked {
+			return nil, inputError{fmt.Sprintf("Select at most %d leases.", mostRevoked)}
+		}
+	}
+	if len(all) == 0 {
+		return nil, inputError{"Select the holders to revoke first, with the boxes of the list."}
+	}
+	return all, nil
+}
+
+// askRevokeAll asks whether to notify several holders. It offers no revocation at once: that needs
+// a decision for each holder.
+func askRevokeAll(want action, s semaphore) (question, error) {
+	var found []protocol.LeaseInfo
+	var weight int64
+	var leases []string
+	for _, l := range s.Leases {
+		if slices.Contains(want.leases, l.Seq) {
+			found, weight = append(found, l), weight+l.Weight
+			leases = append(leases, strconv.FormatUint(uint64(l.Seq), 10))
+		}
+	}
+	if len(found) == 0 {
+		return question{}, errNoLease
+	}
+	s.Leases, s.Queue = found, nil
+	holders := s.holders(s.sessions(), true)
+	then := []string{fmt.Sprintf("All %d are notified. The permits of each are free when it has confirmed, or has sent no heartbeat for %s.", len(found), s.TTL())}
+	const shown = 5
+	for _, h := range holders[:min(shown, len(holders))] {
+		then = append(then, fmt.Sprintf("%s for %s: %s.", permits(h.Weight), age(h.Held), describeHolder(h)))
+	}
+	if n := len(holders) - shown; n > 0 {
+		then = append(then, fmt.Sprintf("And %d more.", n))
+	}
+	return question{
+		Ask: fmt.Sprintf("Revoke %s of %q, %s?", permits(weight), s.Name, holdersText(len(found))), Button: fmt.Sprintf("Notify %s", holdersText(len(found))),
+		Why: true, Danger: true, Then: then, Fields: map[string]string{"leases": strings.Join(leases, ",")},
+	}, nil
+}
+
+// revokeAll notifies the holders of leases. Leases that have ended in the meantime are no error.
+func (want action) revokeAll(ctx context.Context, v Viewer) error {
+	for _, lease := range want.leases {
+		if err := v.Revoke(ctx, want.name, lease, false, want.why); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

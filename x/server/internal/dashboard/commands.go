@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// A command is an action as a line for a shell.
+type command struct{ Name, Line string }
+
+// commandsOf returns an action as commands. They contain no token: the shell has it.
+func commandsOf(r *http.Request, want action, token bool) []command {
+	path := "/v1/semaphores/" + url.PathEscape(want.name)
+	curl := func(method, path, body string) string {
+		line := "curl -X " + method
+		if token {
+			line += ` -H "Authorization: Bearer $TOKEN"`
+		}
+		if body != "" {
+			line += " -d " + quoted(body)
+		}
+		at := safeHost(r) + path // curl's default is http
+		if scheme(r) == "https" {
+			at = "https://" + at
+		}
+		return line + " " + quoted(at)
+	}
+	cli := func(args ...string) string {
+		line := "sema " + args[0] + " " + quoted(want.name)
+		for _, arg := range args[1:] {
+			line += " " + arg
+		}
+		return line + " --store " + quoted("sema://"+safeHost(r))
+	}
+	switch want.verb {
+	case "drain", "resume":
+		return []command{{"CLI", cli(want.verb)}, {"curl", curl("POST", path+"/"+want.verb, "")}}
+	case "delete":
+		return []command{{"CLI", cli("rm")}, {"curl", curl("DELETE", path, "")}}
+	case "resize":
+		return []command{
+			{"CLI", cli("set", fmt.Sprintf("--capacity %d --ramp %d", want.capacity, want.ramp))},
+			{"curl", curl("PUT", path, fmt.Sprintf(`{"capacity":%d,"ramp":%d}`, want.capacity, want.ramp))},
+		}
+	case "revoke":
+		lease := fmt.Sprint(want.lease)
+		return []command{{"CLI", cli("revoke", lease)}, {"curl", curl("POST", path+"/leases/"+lease+"/revoke", "")}}
+	}
+	return nil
+}
+
+// quoted quotes a text for a shell, if necessary.
+func quoted(text string) string {
+	if text != "" && !strings.ContainsFunc(text, func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:/@%", c)
+	}) && text[0] != '-' {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// safeHost returns the host of a request, or localhost if a shell might interpret it.
+func safeHost(r *http.Request) string {
+	if strings.ContainsFunc(r.Host, func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]", c)
+	}) {
+		return "localhost"
+	}
+	return r.Host
+}
