@@ -116,7 +116,7 @@ try() {
 				inside "SEMA_TEST_REQUIRE=1 make $stage"
 			done
 			;;
-		*' serve')
+		*' serve' | *' serve --demo')
 			log "$command"
 			serve "$command"
 			;;
