@@ -145,7 +145,7 @@ Exit codes ('sema run' has those of its command, too):
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {
 			c.GroupID = g.title
-			if c.Name() != "run" { // its arguments are another command's
+			if c.Name() != "run" && c.Name() != "tune" { // their arguments are another command's
 				c.Args = positional
 			}
 			root.AddCommand(c)

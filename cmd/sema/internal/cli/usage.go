@@ -99,6 +99,9 @@ func similarFlag(c *cobra.Command, name string) (like string) {
 	if name == "json" && c.Flag("output") != nil {
 		return "-o json"
 	}
+	if len(name) == 1 && c.Flags().ShorthandLookup(name) != nil {
+		return "-" + name
+	}
 	nearest := 3 // maximum number of typing mistakes, plus one
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if d := distance(f.Name, name); d < nearest && len(name) > 2 {
