@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ func Error(err error) (facts, hint string) {
 		return unavailable(err)
 	case errors.Is(err, fs.ErrNotExist):
 		return missing(err)
+	case errors.Is(err, fs.ErrPermission):
+		return denied(err)
 	}
 	return plain(err)
 }
@@ -122,6 +125,17 @@ func unavailable(err error) (facts, hint string) {
 	}
 	if advice != "" {
 		hint = advice + "; " + hint
+	}
+	return facts, hint
+}
+
+// denied explains what the system does not allow. Waiting, the advice for a store that cannot be
+// reached, does not help.
+func denied(err error) (facts, hint string) {
+	facts, hint = plain(err)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		hint = fmt.Sprintf("check the owner and the permissions of %s", filepath.Dir(path.Path))
 	}
 	return facts, hint
 }

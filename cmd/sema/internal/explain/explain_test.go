@@ -62,7 +62,10 @@ func TestError_FactsAndHint(t *testing.T) {
 		"an error that was printed": {&exit.Error{Code: exit.Failed, Err: errors.New("2 problems"), Printed: true}, exit.Failed, "", ""},
 		"something else":            {errors.New("sema: no space left"), exit.Failed, "no space left", ""},
 		"an unsupported operation":  {errors.ErrUnsupported, exit.Usage, "unsupported operation", ""},
-		"what the system disallows": {&fs.PathError{Op: "open", Path: "/x", Err: fs.ErrPermission}, exit.Denied, "open /x: permission denied", ""},
+		"what the system disallows": {&fs.PathError{Op: "open", Path: "/d/x", Err: fs.ErrPermission}, exit.Denied, "open /d/x: permission denied", "check the owner and the permissions of /d"},
+		"a store that the system disallows": {fmt.Errorf("%w: sqlite: %w", sema.ErrUnavailable, &fs.PathError{Op: "open", Path: "/d/x", Err: fs.ErrPermission}), exit.Denied,
+			"store unavailable: sqlite: open /d/x: permission denied", "check the owner and the permissions of /d"},
+		"what the service denies": {&sema.Error{Op: "drain", Name: "db", Err: fs.ErrPermission}, exit.Denied, `"db": drain: permission denied`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

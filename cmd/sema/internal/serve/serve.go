@@ -184,7 +184,7 @@ func (c Config) open(ctx context.Context) (fleet.Store, error) {
 	if path := u.File(); path != "" {
 		directory := filepath.Dir(path)
 		if err := os.MkdirAll(directory, 0o700); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("create the directory of %s (--store names another store): %w", u, err)
 		}
 		if path == stateFile() { // the default, not a file that the user named
 			if err := checkOwner(directory); err != nil {
