@@ -150,7 +150,7 @@ func (a *Advice) find(f Facts) {
 	case a.Sized && a.Load > Utilisation*float64(f.Capacity) && !slow:
 		add(TooFew, "%.0f %% of the permits are in use on average: %d would be %.0f %%", 100*a.Load/float64(f.Capacity), a.Needed, 100*Utilisation)
 	case f.InUse >= f.Capacity && f.Waiting > 0 && !f.Draining && !slow:
-		add(Saturate, "all permits are in use, and %d acquires wait", f.Waiting)
+		add(Saturate, "all permits are in use, %d waiting", f.Waiting)
 	}
 	switch {
 	case f.Past >= time.Hour && f.Peak == 0 && f.InUse == 0:

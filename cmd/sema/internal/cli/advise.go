@@ -54,7 +54,11 @@ func adviceText(a scope.Advice) string {
 	for _, f := range a.Findings {
 		fmt.Fprintf(&b, "%-16s %s\n", f.Kind, f.Text)
 	}
-	if len(a.Findings) == 0 {
+	switch {
+	case len(a.Findings) > 0:
+	case a.Unknown != "":
+		fmt.Fprintf(&b, "nothing found in what is known\n")
+	default:
 		fmt.Fprintf(&b, "nothing found\n")
 	}
 	if a.Load != nil {

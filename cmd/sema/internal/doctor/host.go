@@ -31,7 +31,7 @@ func examineHost(ctx context.Context, r *report, u store.URL) {
 		r.add(fleet.Finding{Check: "system", Level: fleet.LevelProblem, Seen: runtime.GOOS + " is not supported", Advice: "use another store, such as sqlite:"})
 		return
 	case err != nil:
-		r.add(fleet.Finding{Check: "directory", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "name a directory that this user may write to: host:?dir=/path"})
+		r.add(fleet.Finding{Check: "directory", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "name a directory that this user may write to: host:/path"})
 		return
 	}
 	r.Reached = true
@@ -76,7 +76,7 @@ func systemFinding() fleet.Finding {
 func containerFinding(u store.URL, dir string) fleet.Finding {
 	for _, sign := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(sign); err == nil && u.IsOwnDirectory() {
-			return fleet.Finding{Check: "container", Level: fleet.LevelWarning, Seen: "this is a container: other containers do not see " + dir, Advice: "mount one directory into all containers that share semaphores, and name it: host:?dir=/path"}
+			return fleet.Finding{Check: "container", Level: fleet.LevelWarning, Seen: "this is a container: other containers do not see " + dir, Advice: "mount one directory into all containers that share semaphores, and name it: host:/path"}
 		}
 	}
 	return fleet.Finding{Check: "container", Level: fleet.LevelOK, Seen: "processes that see " + dir + " share its semaphores"}
