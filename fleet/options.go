@@ -296,17 +296,36 @@ func (s *settings) differFrom(first *settings) string {
 	mine, others := *s, *first
 	mine.shared, others.shared = nil, nil
 	mine.config.TTL, others.config.TTL = cmp.Or(mine.config.TTL, defaultTTL), cmp.Or(others.config.TTL, defaultTTL)
+	if mine.failOpen.limit == 0 && others.failOpen.limit == 0 { // the times have no effect, and their defaults depend on the TTL
+		mine.failOpen, others.failOpen = failOpenSettings{}, failOpenSettings{}
+	}
 	if mine.existing { // any stored configuration matches
 		mine.existing, mine.config = others.existing, others.config
 	}
-	var differences []string
-	a, b := reflect.ValueOf(mine), reflect.ValueOf(others)
-	for i := range a.NumField() {
-		if x, y := fmt.Sprint(a.Field(i)), fmt.Sprint(b.Field(i)); x != y {
-			differences = append(differences, fmt.Sprintf("%s %s, not %s", a.Type().Field(i).Name, x, y))
+	return strings.Join(differences("", reflect.ValueOf(others), reflect.ValueOf(mine)), ", ")
+}
+
+// differences lists the fields of a struct, and of the structs in it, that are not those of
+// another one. The fields may be unexported, so that their String methods cannot be called.
+func differences(of string, present, requested reflect.Value) (all []string) {
+	text := func(v reflect.Value) string {
+		if v.Type() == reflect.TypeFor[time.Duration]() {
+			return time.Duration(v.Int()).String()
+		}
+		return fmt.Sprint(v)
+	}
+	for i := range present.NumField() {
+		name, x, y := present.Type().Field(i).Name, present.Field(i), requested.Field(i)
+		if name == "config" {
+			name = ""
+		}
+		if x.Kind() == reflect.Struct {
+			all = append(all, differences(strings.TrimSpace(of+" "+name), x, y)...)
+		} else if a, b := text(x), text(y); a != b {
+			all = append(all, strings.TrimSpace(of+" "+name)+" "+a+", not "+b)
 		}
 	}
-	return strings.Join(differences, ", ")
+	return all
 }
 
 // mismatch describes how a stored configuration differs from the requested one. It returns

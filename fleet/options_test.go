@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"io/fs"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,10 @@ func TestClient_SemaphoreAgain(t *testing.T) {
 		if err == nil && got != first {
 			t.Errorf("%s: got another semaphore", what)
 		}
+	}
+	_, err = c.Semaphore("db", 5, sema.MaxWait(time.Minute), fleet.Labels(map[string]string{"a": "b"}), fleet.TTL(30*time.Second))
+	if want := "other options: Capacity 4, not 5, TTL 15s, not 30s, maxWait 1s, not 1m0s"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q in it", err, want)
 	}
 }
 

@@ -55,6 +55,13 @@ func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 	f := factories.byScheme[u.Scheme]
 	known := slices.Sorted(maps.Keys(factories.byScheme))
 	factories.mu.Unlock()
+	if u.Scheme == "" {
+		what := "has no scheme, such as sqlite:///path"
+		if storeURL == "" {
+			what = "is empty"
+		}
+		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("the URL of the store %s (registered: %s)", what, strings.Join(known, ", "))}
+	}
 	if f == nil {
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid,
 			Detail: fmt.Sprintf("no store for %q URLs (registered: %s)", u.Scheme, strings.Join(known, ", ")), Advice: "import the package of the store, or x/stores for all"}
