@@ -55,7 +55,7 @@ func siteOf(pc uintptr) string {
 	frames := runtime.CallersFrames([]uintptr{pc})
 	for {
 		f, more := frames.Next()
-		if !Own(f) && !strings.HasPrefix(f.Function, "runtime.") { // the entry points of goroutines
+		if !Own(f) && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "sync.") { // the entry points of goroutines, also of WaitGroup.Go
 			return Name(f)
 		}
 		if !more {
