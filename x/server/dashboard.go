@@ -13,7 +13,7 @@ import (
 // mountDashboard mounts the dashboard for browsers at /ui/.
 func (s *Server) mountDashboard(mux *http.ServeMux) {
 	api := dashboardAPI{s.service}
-	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Measures: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required, Demo: s.service.options.Demo})
+	s.ui = dashboard.New(dashboard.Options{Store: api, Service: api, Measures: api, Version: s.service.options.Version, Login: s.service.tokens.Load().required, Demo: s.service.options.Demo, Docs: s.service.options.Documents != nil})
 	mux.Handle("/ui/", s.observe("UI /ui/", func(w *responseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			if err := s.receive(w, r); err != nil {

@@ -175,5 +175,8 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) error {
   curl http://%[2]s/openapi.json                                              everything else
   http://%[2]s/ui/                                                            the dashboard, in a browser
 `, s.service.options.Version, r.Host)
+	if err == nil && s.service.options.Documents != nil {
+		_, err = fmt.Fprintf(w, "  http://%s/docs/                                                          the documents\n", r.Host)
+	}
 	return err
 }

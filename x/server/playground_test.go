@@ -61,5 +61,16 @@ func TestDocuments_AreServedWithoutAToken(t *testing.T) {
 		if got := fmt.Sprint(r.StatusCode, " ", string(body)); err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
+		for _, page := range []string{"/", "/ui/"} { // link to the documents if there are any
+			r, err := http.Get(s.url + page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			if linked := strings.Contains(string(body), "/docs/"); err != nil || linked != (s != without) {
+				t.Errorf("%s links to the documents: %v, %v", page, linked, err)
+			}
+		}
 	}
 }

@@ -80,6 +80,7 @@ type Options struct {
 	Version  string
 	Login    bool // viewers must log in with a token
 	Demo     bool // pages state that the traffic is a demonstration
+	Docs     bool // the server has documents at /docs/
 }
 
 // A Dashboard is an [http.Handler] for /ui/ only: its links contain that path.
@@ -257,6 +258,7 @@ type border struct {
 	Place   string // of the page in the navigation; "": none
 	known   bool   // the viewer has been admitted
 	Demo    bool   // the server drives traffic of its own
+	Docs    bool   // the server has documents at /docs/
 }
 
 // A place is a page in the navigation.
@@ -277,7 +279,7 @@ func (b border) Places() []place {
 }
 
 func (d *Dashboard) border(v Viewer, title string) border {
-	b := border{Title: title, Login: d.Login && v != nil, Version: d.Version, AsOf: time.Now(), Demo: d.Demo}
+	b := border{Title: title, Login: d.Login && v != nil, Version: d.Version, AsOf: time.Now(), Demo: d.Demo, Docs: d.Docs}
 	if v != nil {
 		b.Viewer, b.known = v.Name(), true
 	}
