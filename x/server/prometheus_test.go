@@ -62,7 +62,7 @@ func TestMetrics_AlertsOfALoadedServer(t *testing.T) {
 	use(1, "healthy", 10, 5*time.Millisecond, 50*time.Millisecond)
 	use(6, "exhausted", 2, 50*time.Millisecond, 0)
 	s.want(201, "POST", "/v1/semaphores/stuck/leases?capacity=1&ttl=5m", "")
-	load.Go(func() { // waits for what nobody releases
+	load.Go(func() { // waits for a permit that is never released
 		gate, err := client.Semaphore("stuck", 1)
 		if err == nil {
 			_, err = gate.Acquire(ctx, 1)
