@@ -7,6 +7,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 )
 
@@ -62,13 +63,15 @@ func causeOf(err error) (c cause, known bool) {
 }
 
 // openFinding returns the finding for a server that accepted the connection and then failed.
-func openFinding(err error) fleet.Finding {
+func openFinding(u store.URL, err error) fleet.Finding {
 	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: explain.WithoutPrefix(err.Error()), Advice: "see docs/stores.md for the requirements on the URL and the server"}
 	var coded *exit.Error
 	if errors.As(err, &coded) {
-		f.Advice = "check the path, or create the file with the first program that uses it"
+		f.Advice = "check the path, and that this user can write to its directory: 'sema serve', or the first acquire, creates the file"
 	} else if c, known := causeOf(err); known {
 		f.Check, f.Advice = c.check, c.advice
+	} else if s := u.Scheme(); (s == "sema" || s == "semas") && errors.Is(err, sema.ErrUnavailable) {
+		f.Advice = "the server replies, but its store does not: run 'sema doctor --store URL' with the store of the server"
 	}
 	return f
 }

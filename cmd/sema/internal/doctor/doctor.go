@@ -138,7 +138,7 @@ func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*
 	}
 	if err != nil {
 		r.misused = errors.Is(err, sema.ErrInvalid)
-		r.add(openFinding(err))
+		r.add(openFinding(u, err))
 		return nil, false
 	}
 	r.Reached = true
