@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,9 @@ func TestRun_EveryImplementationServesAndLosesNothing(t *testing.T) {
 	for _, i := range Implementations() {
 		t.Run(i.Name, func(t *testing.T) {
 			t.Parallel()
+			if raceDetector && strings.HasPrefix(i.Name, "failsafe priority") {
+				t.Skip("the usage tracker of failsafe-go v0.9.8 has a data race: RecordUsage against TotalUsage")
+			}
 			synctest.Test(t, func(t *testing.T) {
 				r := Run(Load{For: time.Second, Phases: []Phase{{0, 0.5}}}, 1, i)
 				if r.Admitted < 600 || r.Goodput < 0.35 || r.Leaked != 0 || r.Overshoot != 0 {
