@@ -136,7 +136,8 @@ func TestSlug_FollowsHosts(t *testing.T) {
 	}
 }
 
-// TestIndex_LinksEveryPage checks that each document can be reached from docs/README.md.
+// TestIndex_LinksEveryPage checks that docs/README.md, or the index of a directory, links to
+// each document.
 func TestIndex_LinksEveryPage(t *testing.T) {
 	t.Parallel()
 	all := make(map[string]*page)
@@ -144,7 +145,7 @@ func TestIndex_LinksEveryPage(t *testing.T) {
 		all[p.name] = p
 	}
 	reached := make(map[string]bool)
-	for _, index := range []string{"docs/README.md", "docs/learn/README.md"} {
+	for _, index := range []string{"docs/README.md", "docs/learn/README.md", "docs/design/README.md"} {
 		for _, l := range link.FindAllStringSubmatch(all[index].prose, -1) {
 			to, _, _ := strings.Cut(l[1], "#")
 			reached[path.Join(path.Dir(index), to)] = true
@@ -154,5 +155,25 @@ func TestIndex_LinksEveryPage(t *testing.T) {
 		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" && !reached[name] {
 			t.Errorf("docs/README.md does not link to %s", name)
 		}
+	}
+}
+
+// TestDecisions_HaveOneForm checks that each record of docs/design has a question, a decision
+// and what was rejected, and is short.
+func TestDecisions_HaveOneForm(t *testing.T) {
+	t.Parallel()
+	form := regexp.MustCompile(`(?s)^# [^\n]+\n\n[^\n#].*\?[^\n]*.*\n## Decision\n\n[^\n#].*\n## Rejected\n\n- .*: .*\n$`)
+	records := 0
+	for _, p := range pages(t) {
+		if path.Dir(p.name) != "docs/design" || path.Base(p.name) == "README.md" {
+			continue
+		}
+		records++
+		if !form.MatchString(p.text) || len(strings.Fields(p.text)) > 300 {
+			t.Errorf("%s: want a title, a question, \"## Decision\", \"## Rejected\" with a list of alternatives and reasons, in at most 300 words", p.name)
+		}
+	}
+	if records < 90 {
+		t.Errorf("%d records", records)
 	}
 }

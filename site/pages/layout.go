@@ -72,6 +72,9 @@ func (b *builder) writePages() error {
 		for _, s := range b.sections {
 			n := navigation{Title: s.Title}
 			for _, to := range s.Pages {
+				if to.Nested && path.Dir(to.source) != path.Dir(p.source) {
+					continue // a directory's pages are listed inside of it
+				}
 				n.Links = append(n.Links, neighbour{to.Title, relative(p.path, to.path), to == p, to.Nested && to.source != path.Join(path.Dir(to.source), index)})
 			}
 			v.Sections = append(v.Sections, n)

@@ -185,3 +185,22 @@ func mustRender(t *testing.T) *Site {
 	}
 	return s
 }
+
+// TestNavigation_ListsADirectoryInside checks that the pages of a directory with an index are
+// listed on its own pages, and on no others.
+func TestNavigation_ListsADirectoryInside(t *testing.T) {
+	s, err := build(t, map[string]string{
+		"learn/README.md": "# Lessons\n\n[Second](second.md)\n\n## First\n",
+		"learn/second.md": "# Second lesson\n\nText.\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, listed := range map[string]bool{"learn/index.html": true, "learn/second.html": true, "one.html": false, "index.html": false} {
+		_, navigation, _ := strings.Cut(string(s.files[page].content), `<nav id="navigation"`)
+		navigation, _, _ = strings.Cut(navigation, "</nav>")
+		if got := strings.Contains(navigation, "Second lesson"); got != listed {
+			t.Errorf("%s: the second lesson is in the navigation: %t, want %t", page, got, listed)
+		}
+	}
+}
