@@ -140,7 +140,7 @@ function apply(keys, args)
     return pack(HEAD, runEpoch, 0, 0, STATUS.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
   end
   local record = stored[3]
-  local reply = ranges >= 0 and record and plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, at)
+  local reply = ranges >= 0 and record and plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, order, at)
   if reply then return reply end
 
   resetCall()

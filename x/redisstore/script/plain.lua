@@ -1,8 +1,8 @@
 -- A fast path for the most frequent batches: their session is valid, they only release
--- whole leases and acquire permits, and enough is free that no acquire is queued. The
--- order of the ops then does not matter, no other session is notified, and only the
--- changes have to be written. The result is the same as that of apply.lua, in half the
--- time for one op and a fifth for hundreds.
+-- whole leases and acquire permits, and enough is free that no acquire is queued: without
+-- what the batch releases or, if it releases before it acquires, with that. No other session
+-- is notified then, and only the changes have to be written. The result is the same as that
+-- of apply.lua, in half the time for one op and a fifth for hundreds.
 
 -- NOTHING_ELSE is the end of HEAD in the reply to an applied batch of a session without
 -- tickets: eight zeros.
@@ -70,15 +70,16 @@ end
 
 -- plain applies a batch on the fast path and returns the reply. It returns nil, and
 -- changes nothing, if the batch cannot use the fast path.
-function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, at)
+function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, order, at)
   local clockNow = ticked()
-  if inUse + wants > capacity or not resting(clockNow) then return nil end
+  local full = inUse + wants > capacity
+  if full and (ranges == 0 or string.find(order, 'ar', 1, true)) or not resting(clockNow) then return nil end
   local record = stored[3]
   local lastBatch, deadline, _, _, lastResult, unacknowledged, scored, held, size = read(RECORD, record)
   local whose, revocations, of = read('<I4c0dd', record, RECORD_SIZE + 1)
   if whose ~= owner or seq <= lastBatch or deadline < clockNow or of ~= epoch or unacknowledged > 0 and (ack < lastResult or revocations > 0) then return nil end
   local released = weightOf(stored, id)
-  if not released then return nil end
+  if not released or full and inUse - released + wants > capacity then return nil end
 
   clock, last, renewals, inUse = clockNow, now, renewals + 1, inUse - released + wants
   deadline = clock + ttl
