@@ -4,11 +4,13 @@ package plot
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
-// A Chart is a line chart as an SVG without a background. Its colours are
-// readable on white and on black.
+// A Chart is a line chart as an SVG without a background. Its text has the colour of the
+// reader's theme, light or dark; the lines are visible on both. The first series is the one
+// that the chart is about: it is drawn over the others, with a wider line.
 type Chart struct {
 	File, Title    string
 	XLabel, YLabel string
@@ -32,10 +34,14 @@ type Point struct{ X, Y float64 }
 const (
 	width, height            = 760, 400
 	left, right, top, bottom = 84, 24, 44, 92 // margins
-	ink                      = "#7d8590"
+	ink                      = "currentColor"
+	inkOnLight, inkOnDark    = "#57606a", "#9da7b3"
 )
 
-var colours = []string{"#2f81f7", "#e8590c", "#2da44e", "#c2559d", "#8957e5", "#bf8700", "#1b7c83", "#cf222e"}
+// theme selects the colour of the text. An image follows the theme of the page around it.
+const theme = "<style>svg{color:" + inkOnLight + "}@media(prefers-color-scheme:dark){svg{color:" + inkOnDark + "}}</style>"
+
+var colours = []string{"#2f81f7", "#e8590c", "#2da44e", "#c2559d", "#8957e5", "#b08000", "#1d8a92", "#d6353f"}
 
 // colour returns the colour of a series. Dashed series are for comparison.
 func (c Chart) colour(series int) string {
@@ -56,7 +62,7 @@ func (c Chart) SVG() string {
 	var b strings.Builder
 	_, rows := c.legendAt()
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13" fill="%s" role="img">`+"\n", width, height+(rows-1)*legendRow, ink)
-	fmt.Fprintf(&b, "<title>%s</title>\n", escape(c.Title))
+	fmt.Fprintf(&b, "<title>%s</title>%s\n", escape(c.Title), theme)
 	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="16" font-weight="600">%s</text>`+"\n", left, escape(c.Title))
 	x, y := c.axes()
 	if c.Band[1] > c.Band[0] {
@@ -74,21 +80,29 @@ func (c Chart) SVG() string {
 	fmt.Fprintf(&b, `<path d="M%d %dV%dH%d" fill="none" stroke="%s"/>`+"\n", left, top, height-bottom, width-right, ink)
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-bottom+42, escape(c.XLabel))
 	fmt.Fprintf(&b, `<text transform="translate(18 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-bottom)/2, escape(c.YLabel))
-	for i, s := range c.Series {
-		c.line(&b, s, c.colour(i), x, y)
+	for i, s := range slices.Backward(c.Series) {
+		c.line(&b, s, c.colour(i), c.strokeWidth(i), x, y)
 	}
 	c.legend(&b)
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
+// strokeWidth returns the width of the line of a series.
+func (c Chart) strokeWidth(series int) float64 {
+	if series == 0 && len(c.Series) > 1 {
+		return 3
+	}
+	return 2
+}
+
 // line draws one series.
-func (c Chart) line(b *strings.Builder, s Series, colour string, x, y axis) {
+func (c Chart) line(b *strings.Builder, s Series, colour string, wide float64, x, y axis) {
 	dash := ""
 	if s.Dashed {
 		dash = ` stroke-dasharray="6 4"`
 	}
-	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2" stroke-linejoin="round"%s d="`, colour, dash)
+	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="%g" stroke-linejoin="round"%s d="`, colour, wide, dash)
 	for i, p := range s.Points {
 		verb := "L"
 		if i == 0 {
@@ -101,7 +115,7 @@ func (c Chart) line(b *strings.Builder, s Series, colour string, x, y axis) {
 		return
 	}
 	for _, p := range s.Points {
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x.at(p.X), y.at(p.Y), colour)
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"/>`+"\n", x.at(p.X), y.at(p.Y), wide+1.5, colour)
 	}
 }
 
