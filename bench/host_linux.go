@@ -28,12 +28,13 @@ func init() {
 // machine. Rivals that are programs run as programs.
 func hostScenarios() []scenario {
 	h := newHostBench()
+	allocs := func(r row) float64 { return r.AllocsOp }
 	return []scenario{
 		{
 			name:    "host-uncontended",
 			about:   "one process, acquire + release, uncontended",
 			impls:   []impl{h.pairs(hostLock), h.pairs(flockLock), h.pairs(sysvLock), h.pairs(posixLock)},
-			targets: []target{{impl: "sema/host", rival: "flock(2)", limit: 3}},
+			targets: []target{{impl: "sema/host", rival: "flock(2)", limit: 1.2}, {impl: "sema/host", limit: 0.01, value: allocs, unit: "allocs/op"}},
 		},
 		{
 			name:    "posix-uncontended",
@@ -65,8 +66,12 @@ func hostScenarios() []scenario {
 		},
 		{
 			name:  "4-processes-on-1",
-			about: "four processes acquire + release one permit, as fast as they can",
+			about: "four processes acquire + release one permit, as fast as they can; the count is how much Jain's index of their permits is below 1, in millionths",
 			impls: []impl{h.contended(hostLock), h.contended(posixLock), h.contended(sysvLock), h.contended(flockLock)},
+			targets: []target{
+				{impl: string(hostLock), rival: string(sysvLock), limit: 1},
+				{impl: string(hostLock), limit: 10_000, value: func(r row) float64 { return r.Count }, unit: "millionths below a Jain index of 1"},
+			},
 		},
 		{
 			name:  "command",
@@ -263,7 +268,7 @@ func (h *hostBench) handOff(kind lockKind) impl {
 		const rounds = 200
 		number := nextNumber()
 		path := filepath.Join(h.dir, fmt.Sprint("meeting-", number))
-		state := mapPeerState(path)
+		state := mapState[peerState](path)
 		l := kind.open(h.dir, number)
 		defer l.remove()
 		l.acquire()
@@ -293,7 +298,7 @@ func (h *hostBench) crash(kind lockKind) impl {
 		for range 20 {
 			number := nextNumber()
 			path := filepath.Join(h.dir, fmt.Sprint("meeting-", number))
-			state := mapPeerState(path)
+			state := mapState[peerState](path)
 			holder := h.peer("hold", kind, number, 0, path)
 			awaitAtLeast(&state.round, 1)
 			waiter := h.peer("hand-off", kind, number, 1, path)
@@ -339,24 +344,35 @@ func (h *hostBench) cancel(kind lockKind) impl {
 	}}
 }
 
-// contended runs four processes that acquire and release as fast as they can.
+// contended runs four processes that acquire and release as fast as they can, and counts
+// the permits of each.
 func (h *hostBench) contended(kind lockKind) impl {
 	return impl{string(kind), func() sample {
-		const processes, each = 4, 2_000
+		const duration = 200 * time.Millisecond
 		number := nextNumber()
+		path := filepath.Join(h.dir, fmt.Sprint("contest-", number))
+		state := mapState[contest](path)
 		l := kind.open(h.dir, number)
 		defer l.remove()
 		l.acquire()
 		var peers []*exec.Cmd
-		for range processes {
-			peers = append(peers, h.peer("contend", kind, number, each, "-"))
+		for i := range contestants {
+			peers = append(peers, h.peer("contend", kind, number, i, path))
 		}
 		time.Sleep(50 * time.Millisecond) // all of them are queued
-		return measure(processes*each, func() {
-			l.release()
-			for _, peer := range peers {
-				must(peer.Wait())
-			}
-		})
+		began := time.Now()
+		l.release()
+		time.Sleep(duration)
+		var sum, squares float64
+		for i := range state.count {
+			permits := float64(state.count[i].permits.Load())
+			sum, squares = sum+permits, squares+permits*permits
+		}
+		elapsed := time.Since(began)
+		state.over.Store(true)
+		for _, peer := range peers {
+			must(peer.Wait())
+		}
+		return sample{ops: int(sum), elapsed: elapsed, count: 1e6 * (1 - sum*sum/(contestants*squares))}
 	}}
 }

@@ -17,17 +17,32 @@ type peerState struct {
 	acquired atomic.Int64 // monotonic time of the acquire; 0 once it was read
 }
 
-func mapPeerState(path string) *peerState {
+// A contest is shared memory in which the processes of scenario 4-processes-on-1 count
+// their permits, each in a cache line of its own.
+type contest struct {
+	over  atomic.Bool
+	_     [63]byte
+	count [contestants]struct {
+		permits atomic.Int64
+		_       [56]byte
+	}
+}
+
+const contestants = 4
+
+// mapState maps a T that processes share.
+func mapState[T any](path string) *T {
+	size := int(unsafe.Sizeof(*new(T)))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	must(err)
 	defer file.Close()
-	must(file.Truncate(int64(unsafe.Sizeof(peerState{}))))
-	memory, err := syscall.Mmap(int(file.Fd()), 0, int(unsafe.Sizeof(peerState{})), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	must(file.Truncate(int64(size)))
+	memory, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	must(err)
-	return (*peerState)(unsafe.Pointer(&memory[0]))
+	return (*T)(unsafe.Pointer(&memory[0]))
 }
 
-// peer starts another process of a scenario.
+// peer starts another process of a scenario. In role "contend" the count is its number.
 func (h *hostBench) peer(role string, kind lockKind, number, count int, statePath string) *exec.Cmd {
 	self, err := os.Executable()
 	must(err)
@@ -46,13 +61,14 @@ func hostPeer(args []string) {
 	must(err)
 	l := kind.open(dir, number)
 	if role == "contend" {
-		for range count {
+		state := mapState[contest](args[5])
+		for own := &state.count[count].permits; !state.over.Load(); own.Add(1) {
 			l.acquire()
 			l.release()
 		}
 		return
 	}
-	state := mapPeerState(args[5])
+	state := mapState[peerState](args[5])
 	if role == "hold" {
 		l.acquire()
 		state.round.Add(1)

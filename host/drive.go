@@ -133,6 +133,7 @@ func (f *file) attempt(w *waiter, fresh bool) attemptResult {
 		f.rejectUnservable(f.config())
 		return decided
 	case got == short:
+		f.wakeOther() // it may have found slots held that this claim had for a moment
 		return unserved
 	}
 	f.conclude(w, result{runs: runs})

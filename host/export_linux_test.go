@@ -28,11 +28,19 @@ func Stopped(s *Semaphore) (stopped int) {
 }
 
 // Watch watches the holders and returns how many, and whether an attempt has to follow.
-func Watch(s *Semaphore) (watched int, again bool) {
+// It does so twice in a row, as a waiter does that gets no permit between; more is the
+// result of the second time.
+func Watch(s *Semaphore) (watched int, again, more bool) {
 	h := watch{f: s.file}
 	defer h.stop()
 	again = h.refresh()
-	return len(h.watched), again
+	more = h.refresh()
+	for _, opened := range h.watched {
+		if opened != nil {
+			watched++
+		}
+	}
+	return watched, again, more
 }
 
 // HoldingProcesses returns the number of processes that hold permits according to shared

@@ -40,6 +40,7 @@ type file struct {
 	woken      chan struct{} // wakes a driver that has no place
 	queue      queue
 	timing     timing // changed only by tests
+	onClaim    func() // set only by tests: called by a claim between locking its slots and checking the config
 
 	damaged atomic.Bool // see touch
 

@@ -298,6 +298,15 @@ func (f *file) wakeFirst() {
 	})
 }
 
+// wakeOther wakes the process to serve next, unless it is this one.
+func (f *file) wakeOther() {
+	f.touch(func() {
+		if at, _ := f.first(); at != noPlace && int32(at) != f.own.Load() {
+			f.wake(at)
+		}
+	})
+}
+
 // wakeAll wakes all waiting processes.
 func (f *file) wakeAll() {
 	for i := range f.high() {

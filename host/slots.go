@@ -67,7 +67,11 @@ func (f *file) tryClaim(ctx context.Context, n int64) ([]run, claimResult, error
 	if busy {
 		return nil, f.config().rejects(n), nil
 	}
-	return f.claim(ctx, n)
+	runs, result, err := f.claim(ctx, n)
+	if runs == nil {
+		f.wakeFirst() // it may have found slots held that this claim had for a moment
+	}
+	return runs, result, err
 }
 
 // claim locks n slots, or none.
@@ -99,6 +103,9 @@ func (f *file) claimSlots(ctx context.Context, n int64) ([]run, claimResult, err
 		runs, err := f.lockSlots(ctx, n, c)
 		if runs == nil || err != nil {
 			return nil, short, err
+		}
+		if f.onClaim != nil {
+			f.onClaim()
 		}
 		over, err := f.overCapacity(ctx, c)
 		if now := f.config(); err == nil && now == c && !over {

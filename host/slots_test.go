@@ -59,11 +59,11 @@ func lockAsOther(t *testing.T, fd int, at int64) {
 	}
 }
 
-// blockedIn returns the stacks of goroutines that wait in a function.
-func blockedIn(function string) (stacks []string) {
+// blockedIn returns the stacks of goroutines that are in a state and in a function.
+func blockedIn(state, function string) (stacks []string) {
 	buffer := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		if first, _, _ := strings.Cut(stack, "\n"); strings.Contains(first, "[select") && strings.Contains(stack, function) {
+		if first, _, _ := strings.Cut(stack, "\n"); strings.Contains(first, state) && strings.Contains(stack, function) {
 			stacks = append(stacks, stack)
 		}
 	}
@@ -299,7 +299,7 @@ func TestClaim_UsesTheCapacityAtItsEnd(t *testing.T) {
 		_, err := sem.TryAcquire(context.Background(), 2)
 		ended <- err
 	}()
-	for len(blockedIn("(*file).turn")) == 0 {
+	for len(blockedIn("[select", "(*file).turn")) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	if err := sem.Resize(context.Background(), 1); err != nil {
@@ -311,6 +311,48 @@ func TestClaim_UsesTheCapacityAtItsEnd(t *testing.T) {
 	}
 	if stats, err := inspectStats(sem); err != nil || stats.InUse != 0 {
 		t.Errorf("%+v %v", stats, err)
+	}
+}
+
+// TestClaim_WakesAWaiterThatMissedItsSlots has a caller begin to wait while a claim has
+// slots that it then cannot keep. The waiter finds them held, and sleeps until it is woken.
+func TestClaim_WakesAWaiterThatMissedItsSlots(t *testing.T) {
+	for _, n := range []int64{1, 2} { // with and without the fast path
+		sem := openHere(t, n)
+		f := sem.file
+		f.timing = timing{poll: time.Hour, watchAfter: time.Hour, skipAfter: time.Hour}
+		if p, err := sem.TryAcquire(context.Background(), n); err == nil { // checks the path, which the fast path does not do
+			p.Release()
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		ended := make(chan error, 1)
+		f.onClaim = func() {
+			f.onClaim = nil
+			if err := sem.Resize(ctx, n); err != nil { // to the same capacity: the config changes
+				t.Error(err)
+			}
+			go func() {
+				p, err := sem.Acquire(context.Background(), n)
+				p.Release()
+				ended <- err
+			}()
+			for len(blockedIn("[syscall", "futex.Wait(")) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}
+		if _, err := sem.TryAcquire(ctx, n); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%d permits: %v, want Canceled", n, err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the waiter for %d permits, which are free, was not woken", n)
+		}
 	}
 }
 

@@ -33,7 +33,8 @@ func (s *Semaphore) acquireFree(ctx context.Context) (sema.Permit, bool) {
 }
 
 // claimFree claims and records one slot, by the rules of claim. While slots beyond the
-// capacity may be held, it fails.
+// capacity may be held, it fails. If it has had a slot for a moment, it wakes the first
+// waiter, which may have found that slot held.
 func (f *file) claimFree(now time.Time) (r run, ok bool) {
 	if f.queue.length.Load() > 0 {
 		return run{}, false
@@ -44,6 +45,9 @@ func (f *file) claimFree(now time.Time) (r run, ok bool) {
 			return
 		}
 		r, ok, _ = f.lockHinted(c)
+		if ok && f.onClaim != nil {
+			f.onClaim()
+		}
 		if ok && config(f.head.config.Load()) == c && f.hasMagic() {
 			f.writeRecordsTouching([]run{r}, now, false)
 			return
@@ -51,6 +55,7 @@ func (f *file) claimFree(now time.Time) (r run, ok bool) {
 		if ok {
 			ok = false
 			f.unlockSlots([]run{r})
+			f.wakeFirst()
 		}
 	})
 	if ok && !intact {

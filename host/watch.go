@@ -28,7 +28,7 @@ type watch struct {
 	pause   time.Duration // duration of the next sleep
 	next    time.Duration // duration of the sleep after that, if nothing happens
 	due     bool          // the last sleep was not interrupted: watch the holders before the next one
-	watched map[process]*os.File
+	watched map[process]*os.File // nil: had ended before it was watched
 	ended   atomic.Bool // a watched process has ended
 	running sync.WaitGroup
 }
@@ -66,35 +66,47 @@ func (h *watch) sleep(w *waiter, seen uint32) {
 
 // refresh watches the processes that hold permits now, and no others. It reports whether
 // the caller has to search for slots again before it sleeps: a process may have ended
-// before it was watched. Its locks were dropped before the kernel reports its end.
+// before it was watched. Its locks were dropped before the kernel reports its end. One
+// search after that suffices: what is still held then is held by a command that
+// inherited it.
 func (h *watch) refresh() (again bool) {
 	holders := h.f.holdingProcesses()
 	for p, opened := range h.watched {
 		if !holders[p] {
-			opened.Close()
+			closeWatched(opened)
 			delete(h.watched, p)
 		}
 	}
 	for p := range holders {
-		if h.watched[p] == nil && !errors.Is(h.add(p), errors.ErrUnsupported) {
+		if _, known := h.watched[p]; !known && h.add(p) == nil {
 			again = true
 		}
 	}
 	return again
 }
 
-// add watches a process.
+func closeWatched(opened *os.File) {
+	if opened != nil {
+		opened.Close()
+	}
+}
+
+// add watches a process, or notes that it has ended. It fails if it cannot watch it.
 func (h *watch) add(p process) error {
 	opened, err := openProcess(p.pid)
-	if err != nil {
+	if errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	if startOf(p.pid) != p.started { // that process has ended, and maybe another has its PID
+	if err == nil && startOf(p.pid) != p.started { // another process has its PID
 		opened.Close()
-		return os.ErrProcessDone
+		err = os.ErrProcessDone
 	}
 	if h.watched == nil {
 		h.watched = map[process]*os.File{}
+	}
+	if err != nil {
+		h.watched[p] = nil
+		return nil
 	}
 	h.watched[p] = opened
 	h.running.Go(func() {
@@ -110,7 +122,7 @@ func (h *watch) add(p process) error {
 func (h *watch) stop() {
 	h.head = nil
 	for p, opened := range h.watched {
-		opened.Close()
+		closeWatched(opened)
 		delete(h.watched, p)
 	}
 	h.running.Wait() // its goroutines use the mapped content

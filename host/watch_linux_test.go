@@ -119,7 +119,7 @@ func TestAcquire_PollsForHoldersOfOtherNamespaces(t *testing.T) {
 	holder.Expect("open")
 	holder.Send("acquire 1")
 	holder.Expect("acquired 1")
-	if watched, _ := host.Watch(sem); watched != 0 {
+	if watched, _, _ := host.Watch(sem); watched != 0 {
 		t.Errorf("%d processes are watched, want none: the PID is that of another process here", watched)
 	}
 	got := acquiring(t, sem, 1)
@@ -132,12 +132,12 @@ func TestWatch_IgnoresAnotherProcessOfTheSamePID(t *testing.T) {
 	t.Parallel()
 	sem, _, _ := open(t, 200)
 	host.RecordHolders(sem, 1, os.Getpid(), 1)
-	if watched, again := host.Watch(sem); watched != 0 || !again {
-		t.Errorf("%d watched, again %v; want none, and another attempt", watched, again)
+	if watched, again, more := host.Watch(sem); watched != 0 || !again || more {
+		t.Errorf("%d watched, again %v, more %v; want none, and one more attempt: the process had ended", watched, again, more)
 	}
 	host.RecordHolders(sem, 1, os.Getpid(), host.Start(os.Getpid()))
-	if watched, again := host.Watch(sem); watched != 1 || !again {
-		t.Errorf("%d watched, again %v; want 1, and another attempt", watched, again)
+	if watched, again, more := host.Watch(sem); watched != 1 || !again || more {
+		t.Errorf("%d watched, again %v, more %v; want 1, and one more attempt", watched, again, more)
 	}
 }
 
