@@ -26,7 +26,8 @@ type Registry struct {
 
 	mu       sync.Mutex // guards the fields below; no gate and no function of the user is called under it
 	entries  map[string]*entry
-	byGate   map[any]*entry // only pointers
+	byGate   map[any]*entry      // only pointers
+	byEvent  map[string][]*entry // by the name in events, in the order of registration
 	expected []string
 	settings map[string]*setting // what the loaded file sets, also for names that are not registered
 	file     fileState
@@ -45,6 +46,9 @@ type entry struct {
 
 	problem error // guarded by Registry.mu: why the loaded setting is not in force; nil: it is
 }
+
+// eventName returns the name in the events of the gate.
+func (e *entry) eventName() string { return cmp.Or(e.gate.name, e.name) }
 
 // Default is the registry of the program, for packages that register limits when they are
 // initialised. Tests use a registry of their own.
@@ -119,9 +123,10 @@ func (r *Registry) register(op string, e *entry) {
 		panic(text)
 	}
 	if r.entries == nil {
-		r.entries, r.byGate = map[string]*entry{}, map[any]*entry{}
+		r.entries, r.byGate, r.byEvent = map[string]*entry{}, map[any]*entry{}, map[string][]*entry{}
 	}
 	r.entries[e.name] = e
+	r.byEvent[e.eventName()] = append(r.byEvent[e.eventName()], e)
 	if key := e.gate.identity(); key != nil {
 		r.byGate[key] = e
 	}
@@ -166,6 +171,11 @@ func (r *Registry) Remove(name string) bool {
 	if key := e.gate.identity(); key != nil {
 		delete(r.byGate, key)
 	}
+	if rest := slices.DeleteFunc(r.byEvent[e.eventName()], func(other *entry) bool { return other == e }); len(rest) > 0 {
+		r.byEvent[e.eventName()] = rest
+	} else {
+		delete(r.byEvent, e.eventName())
+	}
 	return true
 }
 
@@ -206,6 +216,19 @@ func (r *Registry) Get(name string) (Limit, bool) {
 	l := r.describeLocked(e)
 	r.mu.Unlock()
 	return l.measured(), true
+}
+
+// Observed returns the limit that the events of a gate are about, without statistics. The
+// name is that in the events: the one that the options of the gate set, which may differ from
+// the name of the limit. If several gates have it, the limit is that registered first. The
+// cost does not depend on the number of limits, so that an observer may call it.
+func (r *Registry) Observed(name string) (Limit, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.byEvent[name]; len(found) > 0 {
+		return r.describeLocked(found[0]), true
+	}
+	return Limit{}, false
 }
 
 // All yields all limits, sorted by name, with their statistics at the moment they are

@@ -249,3 +249,26 @@ func TestRegistry_EachSetsOptionsOfItsSemaphores(t *testing.T) {
 		t.Errorf("events of %q, want those of both", names)
 	}
 }
+
+func TestRegistry_ObservedFindsTheGateOfAnEvent(t *testing.T) {
+	t.Parallel()
+	r := registry.New()
+	r.Semaphore("db", 1, "why")
+	r.Add("first", sema.New(2, sema.Name("pg")), "why")
+	r.Add("again", sema.New(3, sema.Name("pg")), "why")
+	r.Add("unnamed", sema.New(4), "why")
+	want := func(event, name string) {
+		t.Helper()
+		if l, ok := r.Observed(event); l.Name != name || ok != (name != "") {
+			t.Errorf("events of %q are about %q, want %q", event, l.Name, name)
+		}
+	}
+	want("db", "db")
+	want("pg", "first")
+	want("first", "")
+	want("unnamed", "unnamed")
+	r.Remove("first")
+	want("pg", "again")
+	r.Remove("again")
+	want("pg", "")
+}

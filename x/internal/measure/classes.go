@@ -13,6 +13,45 @@ import (
 // defaultClass stands for the class without a name.
 const defaultClass = "default"
 
+// The classes of a gate have series of their own up to a bound. The first ones have them for
+// as long as the gate is exported: series that come and go would make counters restart.
+type classes struct {
+	names map[string]bool // guarded by Set.mu
+	free  int             // classes that are not declared and may still be added; guarded by Set.mu
+	tally *classTally     // nil: the gate had no classes so far; guarded by Set.collecting
+}
+
+// classesLocked returns the classes of a gate.
+func (s *Set) classesLocked(as label) *classes {
+	if s.classes[as] == nil {
+		s.classes[as] = &classes{names: map[string]bool{}, free: s.config.MaxClasses}
+	}
+	return s.classes[as]
+}
+
+// classLocked returns the class under which a class of a gate is exported: itself, or Other.
+func (s *Set) classLocked(as label, class string) string {
+	c := s.classesLocked(as)
+	switch {
+	case c.names[class]:
+	case s.declared[class]:
+		c.names[class] = true
+	case c.free > 0:
+		c.free--
+		c.names[class] = true
+	default:
+		return Other
+	}
+	return class
+}
+
+// class returns the class under which a class of a gate is exported.
+func (s *Set) class(as label, class string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.classLocked(as, class)
+}
+
 // counts are the counters of a class that are exported.
 type counts struct {
 	sema.Counts
@@ -60,17 +99,20 @@ func (c *collector) classes() {
 
 // collectClasses yields the samples of classes. What exceeds the bound goes to one class
 // Other, whose counters are those of the whole without those of the others.
-func (s *Set) collectClasses(as label, classes iter.Seq2[string, classState], whole classState, yield func(Sample)) {
-	t := s.tracked[as.name]
+func (s *Set) collectClasses(as label, all iter.Seq2[string, classState], whole classState, yield func(Sample)) {
+	s.mu.Lock()
+	of := s.classesLocked(as)
+	s.mu.Unlock()
+	t := of.tally
 	var other classState
 	otherClasses := 0
 	seen := map[string]bool{}
-	for name, st := range classes {
+	for name, st := range all {
 		if t == nil {
 			t = &classTally{map[string]counts{}, map[string]counts{}, counts{shed: map[admit.Reason]int64{}}}
-			s.tracked[as.name] = t
+			of.tally = t
 		}
-		if name = clean(name); seen[name] || s.class(as.name, name) == Other {
+		if name = clean(name); seen[name] || s.class(as, name) == Other {
 			otherClasses++
 			other.InUse += st.InUse
 			other.Waiters += st.Waiters
@@ -175,6 +217,18 @@ func (s *Set) addClass(as label, name string, st *classState, sum counts, yield 
 	}
 }
 
+// keyAge returns how long the oldest waiter of a key has waited, or of all keys that share
+// its series. It reports false if the key is not observed.
+func (s *Set) keyAge(as label, key string) (time.Duration, bool) {
+	s.mu.Lock()
+	series := s.list[labels{as.backend, as.name, s.classLocked(as, clean(key))}]
+	s.mu.Unlock()
+	if series == nil {
+		return 0, false
+	}
+	return series.headAge(), true
+}
+
 // keyed is a group of semaphores by key. Its keys are exported as classes.
 type keyed struct {
 	keys *group.Keyed
@@ -182,26 +236,15 @@ type keyed struct {
 	sum  sema.Counts       // of all keys, without what keys counted between a collection and their end
 }
 
-// collectKeyed yields the samples of the groups of semaphores by key.
-func (s *Set) collectKeyed(yield func(Sample)) {
-	s.mu.Lock()
-	groups := make(map[string]*keyed, len(s.keyed))
-	for name, k := range s.keyed {
-		groups[name] = k
-	}
-	s.mu.Unlock()
-	for name, k := range groups {
-		s.collectKeys(label{name, backendProcess}, k, yield)
-	}
-}
-
+// collectKeys yields the samples of a group of semaphores by key.
 func (s *Set) collectKeys(as label, k *keyed, yield func(Sample)) {
 	live := map[string]classState{}
 	var whole sema.Stats
 	last := make(map[string]counts, len(k.last))
 	for key, semaphore := range k.keys.All() {
 		st := semaphore.Stats()
-		live[key] = classState{Stats: st}
+		age, observed := s.keyAge(as, key)
+		live[key] = classState{Stats: st, queuedFor: age, hasAge: observed}
 		last[key] = counts{Counts: st.Counts}
 		whole.InUse += st.InUse
 		whole.Waiters += st.Waiters

@@ -1,14 +1,11 @@
 package measure
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/admit"
 	"github.com/sema-go/sema/fleet"
-	"github.com/sema-go/sema/internal/monotonic"
 	"github.com/sema-go/sema/pool"
 	"github.com/sema-go/sema/rate"
 	"github.com/sema-go/sema/registry"
@@ -21,160 +18,27 @@ type Sample struct {
 	Value  float64
 }
 
-// The backends: where the state of a gate is.
-const (
-	backendProcess = "process"
-	backendHost    = "host"
-	backendFleet   = "fleet"
-)
-
-// backendOf returns where the state of a gate is, from its type.
-func backendOf(l *registry.Limit) string {
-	pkg, _, _ := strings.Cut(l.Kind, ".")
-	switch {
-	case pkg == "fleet":
-		return backendFleet
-	case pkg == "host", pkg == "posix", pkg == "sysv":
-		return backendHost
-	case l.Shared:
-		return backendFleet
-	}
-	return backendProcess
-}
-
-// refreshKnown reads the names of the registered gates, unless that was done within the
-// given time.
-func (s *Set) refreshKnown(within time.Duration) {
-	s.mu.Lock()
-	now := monotonic.Since()
-	if s.refreshed != 0 && now-s.refreshed < within && now >= s.refreshed {
-		s.mu.Unlock()
-		return
-	}
-	s.refreshed = now
-	s.mu.Unlock()
-	s.note(s.limits())
-}
-
-// noteRegistered notes the gate of a name if it is registered under the name in its events,
-// as most are, also since the last refresh.
-func (s *Set) noteRegistered(name string) {
-	s.mu.Lock()
-	_, known := s.known[name]
-	registries := s.registries // only appended to
-	s.mu.Unlock()
-	for _, r := range registries {
-		if known {
-			return
-		}
-		if l, ok := r.Get(name); ok && eventName(&l) == name {
-			s.mu.Lock()
-			s.known[name] = label{l.Name, backendOf(&l)}
-			s.mu.Unlock()
-			return
-		}
-	}
-}
-
-// limits returns the registered gates, each name once.
-func (s *Set) limits() (list []registry.Limit) {
-	s.mu.Lock()
-	registries := slices.Clone(s.registries)
-	s.mu.Unlock()
-	seen := map[string]bool{}
-	for _, r := range registries {
-		for name, l := range r.All() {
-			if !seen[name] {
-				seen[name] = true
-				list = append(list, l)
-			}
-		}
-	}
-	return list
-}
-
-// note replaces the names of the registered gates. Series that were created before their
-// gate was registered are dropped if their labels are wrong.
-func (s *Set) note(limits []registry.Limit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.known)
-	defer s.dropRemovedLocked()
-	for i := range limits {
-		l := &limits[i]
-		name := eventName(l)
-		as := label{l.Name, backendOf(l)}
-		s.known[name] = as
-		found, ok := s.series.Load(key{name, ""})
-		if !ok {
-			continue
-		}
-		switch old := found.(*Series); {
-		case old.Semaphore == as.name && old.Backend == as.backend:
-			if !old.counted && !s.declared[name] {
-				s.undeclared--
-			}
-			old.counted = true
-		case !old.counted:
-			s.series.Delete(key{name, ""})
-			delete(s.list, labels{old.Backend, old.Semaphore, ""})
-			if !s.declared[name] {
-				s.undeclared--
-			}
-		}
-	}
-}
-
-// dropRemovedLocked drops the series of gates that are not registered any more, so that
-// names may come and go.
-func (s *Set) dropRemovedLocked() {
-	registered := map[label]bool{}
-	for _, as := range s.known {
-		registered[as] = true
-	}
-	dropped := map[*Series]bool{}
-	for k, series := range s.list {
-		if series.counted && !registered[label{k.semaphore, k.backend}] && s.keyed[k.semaphore] == nil {
-			delete(s.list, k)
-			delete(s.classes, k.semaphore)
-			dropped[series] = true
-		}
-	}
-	if len(dropped) == 0 {
-		return
-	}
-	s.series.Range(func(k, v any) bool {
-		if dropped[v.(*Series)] {
-			s.series.Delete(k)
-		}
-		return true
-	})
-}
-
-// eventName returns the name in the events of a gate.
-func eventName(l *registry.Limit) string {
-	if named, ok := l.Gate.(interface{ Name() string }); ok && named.Name() != "" {
-		return named.Name()
-	}
-	return l.Name
-}
-
 // Collect yields the samples of all gates. Distributions are read from the recorders.
 func (s *Set) Collect(yield func(Sample)) {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
-	limits := s.limits()
-	s.note(limits)
+	now := s.count()
+	s.settle(now)
 	oldest := oldestHolds()
-	for i := range limits {
-		c := collector{s, &limits[i], label{limits[i].Name, backendOf(&limits[i])}, yield}
+	for i := range now.limits {
+		c := collector{s, &now.limits[i], labelOf(&now.limits[i]), yield}
 		c.common(oldest)
 		c.details()
 		c.classes()
 	}
-	s.collectKeyed(yield)
+	for name, k := range now.keyed {
+		s.collectKeys(label{name, backendProcess}, k, yield)
+	}
 	for _, series := range s.Series() {
-		s.collectSeries(series, yield)
+		series.collect(now.labels[label{series.Semaphore, series.Backend}], yield)
+	}
+	for as, n := range now.clashes {
+		yield(Sample{nameClashes, []string{as.backend, as.name}, float64(n)})
 	}
 	s.collectOwn(yield)
 }
@@ -294,33 +158,30 @@ func (c *collector) fleet(st *fleet.Stats) {
 	c.addCount(heldOpen, st.HeldOpen)
 }
 
-// collectSeries yields what events have added up to.
-func (s *Set) collectSeries(series *Series, yield func(Sample)) {
-	if series.Class != "" {
+// collect yields what events have added up to. counted states that Stats has counted acquires.
+func (s *Series) collect(counted bool, yield func(Sample)) {
+	if s.Class != "" {
 		return // of classes, only distributions come from events
 	}
-	s.mu.Lock()
-	counted := series.counted
-	s.mu.Unlock()
 	add := func(d *Desc, value float64, labels ...string) {
-		yield(Sample{d, append([]string{series.Backend, series.Semaphore}, labels...), value})
+		yield(Sample{d, append([]string{s.Backend, s.Semaphore}, labels...), value})
 	}
 	if !counted { // granted acquires are not counted: only a sample of them is observed
 		for _, result := range []int{resultTimeout, resultCanceled, resultRejected} {
-			add(acquires, float64(series.results[result].Load()), resultNames[result])
+			add(acquires, float64(s.results[result].Load()), resultNames[result])
 		}
 	}
-	add(acquires, float64(series.results[resultError].Load()), resultNames[resultError])
-	add(headAge, series.headAge().Seconds())
+	add(acquires, float64(s.results[resultError].Load()), resultNames[resultError])
+	add(headAge, s.headAge().Seconds())
 	// Counters that may matter when they count for the first time start at 0: Prometheus sees
 	// no increase in a series that appears with another value.
 	for i, reason := range reasonNames {
-		if n := series.reasons[i].Load(); n > 0 || i < commonReasons {
+		if n := s.reasons[i].Load(); n > 0 || i < commonReasons {
 			add(rejections, float64(n), reason)
 		}
 	}
 	for i := range reportKinds {
-		add(diagnostics, float64(series.reports[i].Load()), reportKinds[i].name)
+		add(diagnostics, float64(s.reports[i].Load()), reportKinds[i].name)
 	}
 }
 

@@ -58,6 +58,8 @@ var (
 	diagnostics  = desc(Counter, "sema_diagnostics_total", "{report}", "Reports of the diagnostics, by kind: leaked, overheld, over-released, inverted, deadlocked, mismatched, failed-open.", labelKind)
 	wrongSetting = desc(Gauge, "sema_configuration_problem", "1", "1 if what the configuration file sets for the limit is not in force.")
 
+	nameClashes = desc(Gauge, "sema_name_clashes", "{gate}", "Further gates with the same name. They are left out, or their distributions are. Absent if there is none.")
+
 	// AcquireWait and Hold are fed by observers.
 	AcquireWait = desc(Histogram, "sema_acquire_wait_seconds", "s", "How long acquires took to be granted or to fail, by result.", labelEnd)
 	Hold        = desc(Histogram, "sema_hold_seconds", "s", "How long permits were held, of a sample.")
@@ -113,7 +115,7 @@ var (
 // The metrics of the exporter itself have no labels backend and semaphore.
 var (
 	buildInfo = desc(Gauge, "sema_build_info", "1", "1, with the versions.", "version", "go_version")
-	folded    = desc(Counter, "sema_folded_total", "{event}", "Events of undeclared names, and scrapes of undeclared classes, that went to the series \"other\" because there are too many names.", labelKind)
+	folded    = desc(Counter, "sema_folded_total", "{event}", "Events of undeclared names, and scrapes of undeclared classes, that went to the series \"other\": there are too many names, or another gate has the name.", labelKind)
 )
 
 // own reports whether d is about the exporter itself.

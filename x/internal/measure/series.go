@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +19,10 @@ type Series struct {
 	Class              string // "": of the whole gate
 	Recorder           Recorder
 
-	whole   *Series // of the gate, for the semaphore of a key; nil: itself, or fed by the observed events as well
-	counted bool    // by Stats of a registered gate; guarded by Set.mu
-	results [len(resultNames)]atomic.Int64
-	reasons [len(reasonNames)]atomic.Int64
-	reports [len(reportKinds)]atomic.Int64
+	undeclared bool // one of Config.MaxNames; guarded by Set.mu
+	results    [len(resultNames)]atomic.Int64
+	reasons    [len(reasonNames)]atomic.Int64
+	reports    [len(reportKinds)]atomic.Int64
 
 	granted atomic.Int64 // acquires granted, from Stats; -1: unknown
 
@@ -105,27 +103,40 @@ func (s *Set) Observe(e sema.Event) {
 	case sema.EventQueued, sema.EventExhausted, sema.EventRecovered, sema.EventResized, sema.EventRenewed:
 		return
 	}
-	first := s.seriesOf(e.Name, "")
-	first.observe(&e)
+	to := s.targetOf(e.Name, "")
+	to.series.observe(&e)
 	switch {
-	case first.whole != nil:
-		first.whole.observe(&e)
-	case e.Class != "" && first.Semaphore != Other:
-		s.seriesOf(e.Name, e.Class).observe(&e)
+	case to.whole != nil:
+		to.whole.observe(&e)
+	case e.Class != "" && to.series.Semaphore != Other:
+		s.targetOf(e.Name, e.Class).series.observe(&e)
 	}
 }
 
 // ObserveWait implements [sema.WaitObserver]. It lists the wait, for the age of the head of
 // the queue.
 func (s *Set) ObserveWait(_ context.Context, queued sema.Event) func(sema.Event) {
-	series := s.seriesOf(queued.Name, "")
-	series.mu.Lock()
-	entry := series.queue.PushBack(monotonic.Since())
-	series.mu.Unlock()
+	to := s.targetOf(queued.Name, "")
+	end := to.series.wait()
+	if to.whole == nil {
+		return func(sema.Event) { end() }
+	}
+	endWhole := to.whole.wait()
 	return func(sema.Event) {
-		series.mu.Lock()
-		series.queue.Remove(entry)
-		series.mu.Unlock()
+		end()
+		endWhole()
+	}
+}
+
+// wait lists a wait that begins. It ends when the function that it returns is called.
+func (s *Series) wait() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry := s.queue.PushBack(monotonic.Since())
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.queue.Remove(entry)
 	}
 }
 
@@ -198,73 +209,70 @@ type key struct{ name, class string }
 // The labels of a series.
 type labels struct{ backend, semaphore, class string }
 
-// A classBound bounds the classes of a gate that have series of their own. The first ones
-// have them, for good: series that come and go would make counters restart.
-type classBound struct {
-	names map[string]bool
-	free  int // classes that are not declared and may still be added
+// A target is where events with a name and a class go.
+type target struct {
+	series *Series
+	whole  *Series // of the group, for the semaphore of a key; nil: none
 }
 
-// seriesOf returns the series of the events with these names.
-func (s *Set) seriesOf(name, class string) *Series {
+// targetOf returns the target of the events with these names.
+func (s *Set) targetOf(name, class string) target {
 	if found, ok := s.series.Load(key{name, class}); ok {
-		return found.(*Series)
+		return *found.(*target)
 	}
-	s.refreshKnown(time.Second)
-	s.noteRegistered(name)
+	as, registered := s.registered(name)
+	clash := !registered && s.taken(label{clean(name), backendProcess})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of, k, ok := s.ofKeyedLocked(name); ok {
-		return s.ofKeyLocked(name, of, k)
+	if of, k, ok := s.keyOfLocked(name); ok {
+		return s.targetOfKeyLocked(name, of, k)
 	}
-	as, counted := s.known[name]
-	if !counted {
+	if !registered {
 		as = label{clean(name), backendProcess}
-		if !s.takeNameLocked(as.name) {
+		if clash = clash || s.keyed[name] != nil; clash {
+			s.clashed[as] = true
+		}
+		if clash || !s.takeNameLocked(as) {
 			s.folds[foldName].Add(1)
-			return s.getLocked(label{Other, backendProcess}, "")
+			return target{series: s.getLocked(rest, "")}
 		}
 	}
 	shown := class
 	if class != "" {
-		if shown = s.classLocked(as.name, clean(class)); shown == Other {
+		if shown = s.classLocked(as, clean(class)); shown == Other {
 			s.folds[foldClass].Add(1)
-			return s.getLocked(as, Other) // not stored by its name, of which there may be any number
+			return target{series: s.getLocked(as, Other)} // not stored by its name, of which there may be any number
 		}
 	}
-	found := s.getLocked(as, shown)
-	found.counted = counted
+	found := &target{series: s.getLocked(as, shown)}
 	s.series.Store(key{name, class}, found)
-	return found
+	return *found
 }
 
-// ofKeyLocked returns the series of key k of the group of semaphores that is exported as of.
-// The name in its events is name.
-func (s *Set) ofKeyLocked(name, of, k string) *Series {
+// targetOfKeyLocked returns the target of key k of the group of semaphores that is exported
+// as of. The name in its events is name.
+func (s *Set) targetOfKeyLocked(name, of, k string) target {
 	as := label{of, backendProcess}
-	shown := s.classLocked(of, clean(k))
-	found := s.getLocked(as, shown)
-	found.counted, found.whole = true, s.getLocked(as, "")
-	found.whole.counted = true
+	shown := s.classLocked(as, clean(k))
+	found := &target{s.getLocked(as, shown), s.getLocked(as, "")}
 	if shown != Other {
 		s.series.Store(key{name, ""}, found)
 	} else {
 		s.folds[foldClass].Add(1)
 	}
-	return found
+	return *found
 }
 
-// clean returns a name as the value of a label, which must be UTF-8.
-func clean(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
-
 // takeNameLocked reports whether a name that is not registered has series of its own.
-func (s *Set) takeNameLocked(name string) bool {
+func (s *Set) takeNameLocked(as label) bool {
+	whole := s.list[labels{as.backend, as.name, ""}]
 	switch {
-	case s.list[labels{backendProcess, name, ""}] != nil, s.declared[name]:
+	case s.declared[as.name], whole != nil && whole.undeclared:
 		return true
 	case s.undeclared >= s.config.MaxNames:
 		return false
 	}
+	s.getLocked(as, "").undeclared = true
 	s.undeclared++
 	return true
 }
@@ -279,42 +287,6 @@ func (s *Set) getLocked(as label, class string) *Series {
 		s.list[k] = n
 	}
 	return s.list[k]
-}
-
-// class returns the class under which a class of a gate is exported: itself, or Other.
-func (s *Set) class(semaphore, class string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.classLocked(semaphore, class)
-}
-
-func (s *Set) classLocked(semaphore, class string) string {
-	b := s.classes[semaphore]
-	if b == nil {
-		b = &classBound{names: map[string]bool{}, free: s.config.MaxClasses}
-		s.classes[semaphore] = b
-	}
-	switch {
-	case b.names[class]:
-	case s.declared[class]:
-		b.names[class] = true
-	case b.free > 0:
-		b.free--
-		b.names[class] = true
-	default:
-		return Other
-	}
-	return class
-}
-
-// ofKeyedLocked returns the name and the key of the semaphore of a key.
-func (s *Set) ofKeyedLocked(name string) (of, k string, ok bool) {
-	for of := range s.keyed {
-		if rest, found := strings.CutPrefix(name, of+"/"); found {
-			return of, rest, true
-		}
-	}
-	return "", "", false
 }
 
 // Series returns all series of events.

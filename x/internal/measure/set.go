@@ -16,7 +16,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/group"
@@ -55,7 +54,7 @@ type Set struct {
 	declared map[string]bool // of Config.Declared
 	record   func(*Series) Recorder
 
-	series sync.Map // key → *Series, without those of folded names; read by each event
+	series sync.Map // key → *target, without those of folded names; read by each event
 	folds  [foldKinds]atomic.Int64
 
 	mu         sync.Mutex // guards the fields below; no gate is called under it
@@ -63,13 +62,11 @@ type Set struct {
 	added      *registry.Registry // of the gates passed to Add
 	keyed      map[string]*keyed
 	list       map[labels]*Series
-	known      map[string]label // of registered gates, by the name in their events
-	refreshed  time.Duration    // when known was last read, since the epoch of package monotonic; 0: it is outdated
-	undeclared int              // series of undeclared names
-	classes    map[string]*classBound
+	clashed    map[label]bool // names of gates that were observed and have the label of another one
+	undeclared int            // series of undeclared names
+	classes    map[label]*classes
 
-	collecting sync.Mutex             // serialises collections
-	tracked    map[string]*classTally // of the classes of a gate; guarded by collecting
+	collecting sync.Mutex // serialises collections
 }
 
 // The kinds of what is folded.
@@ -78,9 +75,6 @@ const (
 	foldClass
 	foldKinds
 )
-
-// A label is the name and the backend under which a gate is exported.
-type label struct{ name, backend string }
 
 var (
 	_ sema.Sampler      = (*Set)(nil)
@@ -100,7 +94,7 @@ func New(c Config, record func(*Series) Recorder) *Set {
 	}
 	s := &Set{
 		config: c, declared: map[string]bool{Other: true}, record: record, added: registry.New(), keyed: map[string]*keyed{},
-		list: map[labels]*Series{}, known: map[string]label{}, classes: map[string]*classBound{}, tracked: map[string]*classTally{},
+		list: map[labels]*Series{}, clashed: map[label]bool{}, classes: map[label]*classes{},
 	}
 	s.registries = []*registry.Registry{s.added}
 	for _, name := range c.Declared {
@@ -114,7 +108,6 @@ func (s *Set) AddRegistry(r *registry.Registry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registries = append(s.registries, r)
-	s.refreshed = 0
 }
 
 // Add adds one gate under a name. A [group.Keyed] is exported with its keys as classes.
@@ -124,10 +117,17 @@ func (s *Set) Add(name string, gate any) {
 		s.addKeyed(name, k)
 		return
 	}
-	s.added.Add(name, gate, "added to an exporter")
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refreshed = 0
+	inUse := s.keyed[name] != nil
+	s.mu.Unlock()
+	if inUse {
+		panicInUse(name)
+	}
+	s.added.Add(name, gate, "added to an exporter")
+}
+
+func panicInUse(name string) {
+	panic(fmt.Sprintf("measure: Add(%q): the name is in use", name))
 }
 
 // Remove removes a gate that Add has added, and reports whether it was there.
@@ -140,10 +140,11 @@ func (s *Set) Remove(name string) bool {
 }
 
 func (s *Set) addKeyed(name string, k *group.Keyed) {
+	_, inUse := s.added.Get(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keyed[name] != nil {
-		panic(fmt.Sprintf("measure: Add(%q): the name is in use", name))
+	if inUse || s.keyed[name] != nil {
+		panicInUse(name)
 	}
 	s.keyed[name] = &keyed{keys: k, last: map[string]counts{}}
 }
