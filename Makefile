@@ -72,10 +72,12 @@ portable:
 	go test -tags sema_portable -timeout 15m ./host
 
 # sync.Pool drops puts under the race detector, so allocations are counted in a
-# pass without it. Nor can faults in mapped files be caught under it.
+# pass without it, as is the memory of a day of history. Nor can faults in mapped
+# files be caught under it.
 alloc:
 	go test -run 'Allocates|Sizes' -timeout 10m . ./classic
 	go test -run 'Damaged|Fuzz' -timeout 10m ./host
+	go test -run 'Budget' -timeout 15m ./x/server/internal/history
 
 # The hand-off protocol, checked by spin; and that spin finds it when broken.
 model:

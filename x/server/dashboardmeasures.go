@@ -78,7 +78,7 @@ func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Che
 		return all
 	}
 	kept := dashboard.Check{Name: "History", Good: true, Text: "The history is kept in memory, and is lost when the server stops."}
-	if err := s.history.Err(); err != nil {
+	if err := s.historyError(); err != nil {
 		kept.Good, kept.Text = false, "The history is not kept across restarts: "+err.Error()
 	} else if s.options.History != "" {
 		kept.Text = fmt.Sprintf("The history is kept across restarts, and takes %.1f MiB of memory.", float64(s.history.Bytes())/(1<<20))

@@ -59,6 +59,7 @@ func TestHistory_OfASemaphore(t *testing.T) {
 	}
 	waitFor(t, "a sample", func() bool { p := last(s); return p != nil && p["in_use"] == 2.0 && p["effective_capacity"] == 5.0 })
 	before := len(points(s, "15m"))
+	_ = s.Close(t.Context())
 	again := open(t, keepsOpen{store}, server.Options{History: directory})
 	if n := len(points(again, "1h")); n < before {
 		t.Errorf("%d points after the restart, %d before", n, before)
@@ -70,9 +71,32 @@ func TestHistory_OfASemaphore(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"range=1s", "range=25h", "range=x", "since=1h"} {
-		s.want(400, "GET", "/v1/semaphores/db/history?"+bad, "")
+		again.want(400, "GET", "/v1/semaphores/db/history?"+bad, "")
 	}
-	s.want(404, "GET", "/v1/semaphores/none/history", "")
-	s.want(200, "GET", "/v1/semaphores/db/history", "")
+	again.want(404, "GET", "/v1/semaphores/none/history", "")
+	again.want(200, "GET", "/v1/semaphores/db/history", "")
+}
 
+// TestHistory_DirectoryOfAnotherServer checks that a second server with the same directory serves,
+// changes nothing there, and reports what to do.
+func TestHistory_DirectoryOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	first := open(t, memstore.New(), server.Options{History: directory})
+	second := open(t, memstore.New(), server.Options{History: directory})
+	second.want(201, "POST", "/v1/semaphores/db/leases?capacity=3", "")
+	second.want(200, "PUT", "/v1/semaphores/db", `{"capacity": 5}`)
+	for where, text := range map[string]string{"log": second.log.String(), "dashboard": second.tab().get(200, "/ui/store").text} {
+		if !strings.Contains(text, directory) || !strings.Contains(text, "stop that server, or set another directory") {
+			t.Errorf("%s: %s", where, text)
+		}
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	third := open(t, memstore.New(), server.Options{History: directory})
+	third.want(201, "POST", "/v1/semaphores/db/leases?capacity=3", "")
+	if events := third.want(200, "GET", "/v1/semaphores/db/history", "").text; strings.Contains(events, "resize") {
+		t.Errorf("the second server has written to the directory: %s", events)
+	}
 }

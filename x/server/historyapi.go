@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -9,16 +10,20 @@ import (
 )
 
 // openHistory opens the history. A server whose directory cannot be used keeps the history in
-// memory: permits do not depend on it.
-func (s *service) openHistory() *history.History {
-	h, err := history.Open(s.options.History, 0, time.Now())
-	if err != nil {
-		s.log.Error("the history is not kept across restarts", "error", err)
+// memory, and returns why: permits do not depend on it.
+func (s *service) openHistory() (h *history.History, unkept error) {
+	h, unkept = history.Open(s.options.History, 0, time.Now())
+	if unkept != nil {
+		s.log.Error("the history is not kept across restarts", "error", unkept)
 		h, _ = history.Open("", 0, time.Now())
 	}
 	h.Note(history.Event{At: time.Now(), Kind: "restart", Detail: s.options.Version})
-	return h
+	return h, unkept
 }
+
+// historyError returns why the history is not kept across restarts; nil: it is, or is not meant
+// to be.
+func (s *service) historyError() error { return cmp.Or(s.unkept, s.history.Err()) }
 
 // A past is the history of a semaphore in JSON.
 type past struct {

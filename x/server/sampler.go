@@ -55,6 +55,9 @@ func (p *sampler) run() {
 		}
 		p.refresh(p.service.life, sampleEvery/2)
 		p.record(time.Now())
+		if err := p.service.history.Flush(); err != nil {
+			p.service.journal.error("history", "the history is incomplete on the disk, and is written again every "+sampleEvery.String(), "error", err)
+		}
 	}
 }
 
@@ -85,9 +88,6 @@ func (p *sampler) record(now time.Time) {
 	}
 	p.latest.Store(&samples)
 	p.service.history.Record(now, samples)
-	if err := p.service.history.Err(); err != nil {
-		p.service.journal.error("history", "the history is not kept across restarts", "error", err)
-	}
 }
 
 // sample returns the state of a semaphore, without what has happened since the last sample.

@@ -40,6 +40,7 @@ type service struct {
 	meter    *meter.Meter
 	sampler  *sampler
 	history  *history.History
+	unkept   error // why the directory of the history is not used
 
 	examination examination
 	deadlocks   deadlocks
@@ -79,7 +80,7 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	s.counted = newMetrics(s)
 	s.store = newCatalog(store, s)
 	s.sampler = newSampler(s)
-	s.history = s.openHistory()
+	s.history, s.unkept = s.openHistory()
 	s.watches = newWatches(s)
 	s.manager = leasing.New(s.store)
 	s.work.Go(s.upkeep)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,66 +13,6 @@ import (
 	"strings"
 	"time"
 )
-
-// A log appends records to files in a directory: one file for each segment. A record has a length
-// and a checksum, so that one that was written in part ends the file.
-type log struct {
-	directory, name string
-	file            *os.File // nil: the last begin has failed
-}
-
-// magic is the first line of a file. Files of another version are ignored.
-const magic = "sema history 1\n"
-
-func (l *log) path(tick int64) string {
-	return filepath.Join(l.directory, fmt.Sprintf("%s-%d.seg", l.name, tick))
-}
-
-// begin starts the file of a segment.
-func (l *log) begin(tick int64) error {
-	_ = l.close()
-	return l.start(l.path(tick))
-}
-
-func (l *log) start(path string) (err error) {
-	l.file, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the history: %w", err)
-	}
-	if _, err = l.file.WriteString(magic); err != nil {
-		return l.broken(err)
-	}
-	return nil
-}
-
-// append appends a record. After an error, the file ends: the next segment begins another one.
-func (l *log) append(record []byte) error {
-	if l.file == nil {
-		return nil
-	}
-	framed := binary.LittleEndian.AppendUint32(nil, uint32(len(record)))
-	framed = binary.LittleEndian.AppendUint32(framed, crc32.ChecksumIEEE(record))
-	if _, err := l.file.Write(append(framed, record...)); err != nil {
-		return l.broken(err)
-	}
-	return nil
-}
-
-func (l *log) broken(err error) error {
-	_ = l.close()
-	return fmt.Errorf("write the history: %w", err)
-}
-
-func (l *log) remove(tick int64) { _ = os.Remove(l.path(tick)) }
-
-func (l *log) close() error {
-	if l.file == nil {
-		return nil
-	}
-	err := l.file.Close()
-	l.file = nil
-	return err
-}
 
 // read calls each with the records of a file, up to the first damaged one.
 func read(path string, each func(record []byte) error) error {
@@ -83,9 +24,10 @@ func read(path string, each func(record []byte) error) error {
 	if !ours {
 		return fmt.Errorf("%s: not a history of this version: %w", path, errDamaged)
 	}
-	for len(raw) >= 8 {
-		size, sum := int(binary.LittleEndian.Uint32(raw)), binary.LittleEndian.Uint32(raw[4:])
-		if raw = raw[8:]; size > len(raw) || crc32.ChecksumIEEE(raw[:size]) != sum {
+	for len(raw) >= frameHead {
+		size, sum := binary.LittleEndian.Uint32(raw), binary.LittleEndian.Uint32(raw[4:])
+		raw = raw[frameHead:]
+		if uint64(size) > uint64(len(raw)) || crc32.ChecksumIEEE(raw[:size]) != sum {
 			return nil
 		}
 		if err := each(raw[:size]); err != nil {
@@ -103,11 +45,9 @@ func cutPrefix(raw []byte, prefix string) ([]byte, bool) {
 	return raw[len(prefix):], true
 }
 
-// load reads the segments of a directory, removes old ones, and appends new ones there.
+// load reads the segments of a directory, removes old ones, and appends new ones there. Segments
+// of the future stay, unread: the clock may be wrong until it is synchronised.
 func (r *ring) load(directory string, now time.Time) error {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return fmt.Errorf("open the history: %w", err)
-	}
 	file := &log{directory: directory, name: r.name}
 	paths, err := filepath.Glob(filepath.Join(directory, r.name+"-*.seg"))
 	if err != nil {
@@ -116,18 +56,21 @@ func (r *ring) load(directory string, now time.Time) error {
 	var ticks []int64
 	for _, path := range paths {
 		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), r.name+"-"), ".seg")
-		if tick, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if tick, err := strconv.ParseInt(text, 10, 64); err == nil && tick >= 0 {
 			ticks = append(ticks, tick)
 		}
 	}
 	slices.Sort(ticks)
 	for _, tick := range ticks {
-		old := now.Sub(r.timeOf(tick+segmentTicks)) > r.keep
-		if old || r.timeOf(tick).After(now) { // the clock has stepped back
+		switch {
+		case r.timeOf(tick).After(now):
+			r.ahead = append(r.ahead, tick)
+			continue
+		case now.Sub(r.timeOf(tick+segmentTicks)) > r.keep:
 			file.remove(tick)
 			continue
 		}
-		if err := r.loadSegment(file.path(tick), tick); err != nil && !errors.Is(err, errDamaged) {
+		if err := r.loadSegment(file.pathOf(tick), tick); err != nil && !errors.Is(err, errDamaged) {
 			return fmt.Errorf("open the history: %w", err)
 		}
 	}
@@ -142,8 +85,13 @@ func (r *ring) loadSegment(path string, tick int64) error {
 	s := &segment{first: tick, last: tick, chunks: map[string]*chunk{}}
 	err := read(path, func(record []byte) error { return r.replay(s, record) })
 	if len(s.chunks) == 0 {
-		_ = os.Remove(path)
+		if err == nil || errors.Is(err, errDamaged) {
+			_ = os.Remove(path)
+		}
 		return err
+	}
+	if n := len(r.segments); n > 0 && r.segments[n-1].last >= tick { // the clock had stepped back
+		r.segments[n-1].last = tick - 1
 	}
 	r.segments = append(r.segments, s)
 	r.last = max(r.last, s.last)
@@ -159,12 +107,12 @@ func (r *ring) replay(s *segment, record []byte) error {
 		return errDamaged
 	}
 	for len(in.left) > 0 {
-		id := int(in.uvarint())
-		if id == len(s.names) {
+		id := in.uvarint()
+		if id == uint64(len(s.names)) {
 			s.names = append(s.names, in.text())
-			s.chunks[s.names[id]] = &chunk{id: id, tick: s.first}
+			s.chunks[s.names[id]] = &chunk{id: int(id), tick: s.first}
 		}
-		if id > len(s.names)-1 || id < 0 {
+		if id >= uint64(len(s.names)) {
 			return errDamaged
 		}
 		c := s.chunks[s.names[id]]
@@ -211,3 +159,30 @@ func (r *reader) skip(n int) {
 	}
 	r.left = r.left[n:]
 }
+
+// replace writes a file so that a crash leaves either its old content or the new one.
+func replace(path string, content []byte) error {
+	temporary := path + ".new"
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary)
+	}
+	return err
+}
+
+// missing reports whether an error of a read means that there is nothing to keep: no file, or one
+// of another version.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged) }

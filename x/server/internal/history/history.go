@@ -6,13 +6,19 @@
 // segment can be dropped as a whole. Durations are rounded to 9 %.
 //
 // With a directory, each sample is also appended to a file, in the same encoding. So the history
-// survives a restart and a kill of the process. The files are not synchronised to the disk: a
-// power failure may lose the last seconds. One process at a time may use a directory.
+// survives a restart and a kill of the process. Samples are not synchronised to the disk: a power
+// failure may lose the last seconds. What cannot be written is kept in memory and written later,
+// see [History.Flush]. One process at a time may use a directory; the others get an error.
+//
+// If the clock steps back, samples of later times are replaced.
 //
 // The package has no clock: its callers pass the time. It is safe for concurrent use.
 package history
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -61,7 +67,7 @@ type History struct {
 	minuteTick   int64
 	viewed       map[string]*viewed
 	events       events
-	failed       error // of the last write; nil: it succeeded
+	lock         *os.File // nil: memory only
 }
 
 // Open returns the history that a directory contains. "" keeps the history in memory only.
@@ -76,14 +82,22 @@ func Open(directory string, budget int64, now time.Time) (*History, error) {
 	if directory == "" {
 		return h, nil
 	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, fmt.Errorf("open the history: %w", err)
+	}
+	var err error
+	if h.lock, err = lock(directory); err != nil {
+		return nil, err
+	}
 	for _, r := range []*ring{h.fine, h.coarse} {
 		if err := r.load(directory, now); err != nil {
-			return nil, err
+			return nil, errors.Join(err, h.Close())
 		}
 	}
 	if err := h.events.load(directory, now); err != nil {
-		return nil, err
+		return nil, errors.Join(err, h.Close())
 	}
+	h.trimLocked()
 	return h, nil
 }
 
@@ -92,15 +106,13 @@ func (h *History) Record(now time.Time, samples map[string]Sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	tick := now.UnixNano() / int64(Fine)
-	if tick <= h.fine.last {
-		return // the clock has stepped back
+	if tick <= h.fine.last && tick >= h.fine.last-longestPause {
+		return // it has a sample, or the clock has stepped back a little: it catches up soon
 	}
-	h.failed = h.fine.record(tick, samples)
+	h.fine.record(tick, samples)
 	minute := now.UnixNano() / int64(Coarse)
 	if h.minuteTick != 0 && minute != h.minuteTick {
-		if err := h.coarse.record(h.minuteTick, h.minute); err != nil {
-			h.failed = err
-		}
+		h.coarse.record(h.minuteTick, h.minute)
 		clear(h.minute)
 	}
 	h.minuteTick = minute
@@ -109,9 +121,14 @@ func (h *History) Record(now time.Time, samples map[string]Sample) {
 	}
 	h.fine.expire(now)
 	h.coarse.expire(now)
+	h.trimLocked()
+	h.forgetViewedLocked(now)
+}
+
+// trimLocked drops the oldest segments beyond the budget.
+func (h *History) trimLocked() {
 	for h.fine.bytes+h.coarse.bytes > h.budget && h.shrinkLocked() {
 	}
-	h.forgetViewedLocked(now)
 }
 
 // shrinkLocked drops the oldest segment of the larger ring. It reports whether there was one.
@@ -132,11 +149,35 @@ func peak(a, b Sample) Sample {
 	}
 }
 
-// Err returns the error of the last write to the directory; nil: it succeeded.
+// Flush writes what could not be written before, and drops old events from their file. It returns
+// why the files in the directory are incomplete; nil: they have all that is kept. Call it every few
+// seconds.
+func (h *History) Flush() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range []*ring{h.fine, h.coarse} {
+		if r.file != nil {
+			r.file.flush()
+		}
+	}
+	h.events.tidy()
+	return h.errLocked()
+}
+
+// Err returns why the files in the directory are incomplete; nil: they have all that is kept.
 func (h *History) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.failed
+	return h.errLocked()
+}
+
+func (h *History) errLocked() error {
+	for _, r := range []*ring{h.fine, h.coarse} {
+		if r.file != nil && r.file.err != nil {
+			return r.file.err
+		}
+	}
+	return h.events.err
 }
 
 // Curve returns the past of a semaphore since a time. It has the finest samples that reach back
@@ -153,7 +194,7 @@ func (h *History) Curve(name string, since, now time.Time) Curve {
 	}
 	c := Curve{Fine, h.fine.points(name, since)}
 	if v := h.viewed[name]; v != nil {
-		c.Points = v.over(c.Points, since)
+		c.Points = v.over(c.Points, since, now)
 	}
 	return c
 }
@@ -165,19 +206,22 @@ func (h *History) Bytes() int64 {
 	return h.fine.bytes + h.coarse.bytes
 }
 
-// Close closes the files.
+// Close closes the files, and unlocks the directory.
 func (h *History) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var first error
+	var all []error
 	for _, f := range []*log{h.fine.file, h.coarse.file, h.events.file} {
 		if f != nil {
-			if err := f.close(); err != nil && first == nil {
-				first = err
-			}
+			all = append(all, f.close())
 		}
 	}
-	return first
+	if h.lock != nil {
+		unlock(h.lock)
+		all = append(all, h.lock.Close())
+		h.lock = nil
+	}
+	return errors.Join(all...)
 }
 
 const (
@@ -202,6 +246,9 @@ func (h *History) View(name string, p Point) {
 		v = &viewed{}
 		h.viewed[name] = v
 	}
+	for n := len(v.points); n > 0 && v.points[n-1].At.After(p.At.Add(longestPause*Fine)); n-- { // the clock has stepped back
+		v.points = v.points[:n-1]
+	}
 	if n := len(v.points); n > 0 && p.At.Sub(v.points[n-1].At) < time.Second/2 {
 		return
 	}
@@ -219,9 +266,9 @@ func (h *History) forgetViewedLocked(now time.Time) {
 
 // over returns points with those of a second added. Points of the regular samples between them
 // stay: they have what happened since the last one.
-func (v *viewed) over(points []Point, since time.Time) []Point {
+func (v *viewed) over(points []Point, since, now time.Time) []Point {
 	for _, p := range v.points {
-		if !p.At.Before(since) {
+		if !p.At.Before(since) && !p.At.After(now) {
 			points = append(points, p)
 		}
 	}

@@ -105,8 +105,19 @@ func TestHistory_SemaphoreEndsAndReturns(t *testing.T) {
 		if n := len(h.Curve("always", start, at(9)).Points); n != 10 {
 			t.Errorf("%d points of an idle semaphore", n)
 		}
+		h.Close()
 		h = open(t, directory, at(9))
 	}
+}
+
+// afterKill returns a directory with the files that a kill of the process would leave.
+func afterKill(t *testing.T, directory string) string {
+	t.Helper()
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(directory)); err != nil {
+		t.Fatal(err)
+	}
+	return left
 }
 
 // TestHistory_SurvivesAKill checks that another history continues with the files of one that was
@@ -117,7 +128,7 @@ func TestHistory_SurvivesAKill(t *testing.T) {
 	killed := open(t, directory, start)
 	now := record(killed, 0, 200)
 	killed.Note(history.Event{At: now, Semaphore: "db", Kind: "drain", By: "ops"})
-	h := open(t, directory, now.Add(time.Second))
+	h := open(t, afterKill(t, directory), now.Add(time.Second))
 	wantCurve(t, h.Curve("db", start, now), 0, 200)
 	now = record(h, 200, 100)
 	wantCurve(t, h.Curve("db", start, now), 0, 300)
@@ -136,6 +147,7 @@ func TestHistory_DamagedFile(t *testing.T) {
 	directory := t.TempDir()
 	h := open(t, directory, start)
 	now := record(h, 0, 50)
+	h.Close()
 	files, _ := filepath.Glob(filepath.Join(directory, "fine-*"))
 	whole, err := os.ReadFile(files[0])
 	if err != nil || len(files) != 1 {

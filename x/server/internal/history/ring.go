@@ -13,7 +13,7 @@ const (
 	// longestPause is the number of ticks without a sample after which a new segment begins: what
 	// happened meanwhile is unknown.
 	longestPause = 3
-	// overhead is the memory of a chunk besides its data, and of its place in the map.
+	// overhead is the memory of a chunk besides its data and its name, and of its place in the map.
 	overhead = 200
 )
 
@@ -24,6 +24,7 @@ type ring struct {
 	keep     time.Duration
 	last     int64 // tick of the last sample; 0: none
 	segments []*segment
+	ahead    []int64 // first ticks of segments in the directory that are of the future; ascending
 	bytes    int64
 	file     *log // nil: memory only
 	buffer   []byte
@@ -60,12 +61,14 @@ type values [10]int64
 // absent marks an entry for a semaphore that has ended.
 const absent = 1 << len(values{})
 
-// record adds the samples of a tick.
-func (r *ring) record(tick int64, samples map[string]Sample) error {
-	var err error
+// record adds the samples of a tick. It replaces samples of that tick and later.
+func (r *ring) record(tick int64, samples map[string]Sample) {
+	if tick <= r.last {
+		r.cut(tick)
+	}
 	s := r.current()
 	if s == nil || tick-s.first >= segmentTicks || tick-s.last > longestPause {
-		s, err = r.begin(tick)
+		s = r.begin(tick)
 	}
 	r.buffer = binary.AppendVarint(r.buffer[:0], tick)
 	for name, sample := range samples {
@@ -79,11 +82,22 @@ func (r *ring) record(tick int64, samples map[string]Sample) error {
 	}
 	s.last, r.last = tick, tick
 	if r.file != nil {
-		if wrote := r.file.append(r.buffer); err == nil {
-			err = wrote
-		}
+		r.file.append(r.buffer)
 	}
-	return err
+}
+
+// cut drops the samples of a tick and later: the clock had shown a wrong time, and has stepped
+// back. The segments stay in order of time.
+func (r *ring) cut(tick int64) {
+	if s := r.current(); s != nil {
+		r.seal(s)
+	}
+	for n := len(r.segments); n > 0 && r.segments[n-1].first >= tick; n-- {
+		r.remove(n - 1)
+	}
+	if n := len(r.segments); n > 0 {
+		r.segments[n-1].last = min(r.segments[n-1].last, tick-1)
+	}
 }
 
 // current returns the segment to which samples are added; nil: there is none.
@@ -95,7 +109,7 @@ func (r *ring) current() *segment {
 }
 
 // begin seals the current segment and begins another one.
-func (r *ring) begin(tick int64) (*segment, error) {
+func (r *ring) begin(tick int64) *segment {
 	names := 0
 	if s := r.current(); s != nil {
 		names = len(s.chunks)
@@ -103,10 +117,13 @@ func (r *ring) begin(tick int64) (*segment, error) {
 	}
 	s := &segment{first: tick, last: tick, chunks: make(map[string]*chunk, names)}
 	r.segments = append(r.segments, s)
-	if r.file == nil {
-		return s, nil
+	if r.file != nil {
+		for ; len(r.ahead) > 0 && r.ahead[0] < tick+segmentTicks; r.ahead = r.ahead[1:] {
+			r.file.remove(r.ahead[0])
+		}
+		r.file.begin(tick)
 	}
-	return s, r.file.begin(tick)
+	return s
 }
 
 // seal releases the memory that a segment has reserved.
@@ -117,8 +134,8 @@ func (r *ring) seal(s *segment) {
 	s.names, s.sealed = nil, true
 	before := s.bytes
 	s.bytes = 0
-	for _, c := range s.chunks {
-		s.bytes += overhead + int64(cap(c.data))
+	for name, c := range s.chunks {
+		s.bytes += overhead + int64(len(name)+cap(c.data))
 	}
 	r.bytes += s.bytes - before
 }
@@ -131,8 +148,8 @@ func (r *ring) add(s *segment, name string, tick int64, now values) {
 		c = &chunk{id: len(s.names), tick: s.first}
 		s.chunks[name] = c
 		s.names = append(s.names, name)
-		s.bytes += overhead
-		r.bytes += overhead
+		s.bytes += overhead + int64(len(name))
+		r.bytes += overhead + int64(len(name))
 	}
 	c.seen = tick
 	var changed uint64
@@ -181,12 +198,16 @@ func (r *ring) drop() bool {
 	if len(r.segments) < 2 {
 		return false
 	}
-	r.bytes -= r.segments[0].bytes
-	if r.file != nil {
-		r.file.remove(r.segments[0].first)
-	}
-	r.segments = slices.Delete(r.segments, 0, 1)
+	r.remove(0)
 	return true
+}
+
+func (r *ring) remove(i int) {
+	r.bytes -= r.segments[i].bytes
+	if r.file != nil {
+		r.file.remove(r.segments[i].first)
+	}
+	r.segments = slices.Delete(r.segments, i, i+1)
 }
 
 func (r *ring) timeOf(tick int64) time.Time { return time.Unix(0, tick*int64(r.step)) }
@@ -209,7 +230,7 @@ func (c *chunk) points(r *ring, s *segment, since time.Time, all []Point) []Poin
 		tick    = s.first
 	)
 	until := func(end int64) {
-		for ; tick < end; tick++ {
+		for end = min(end, s.last+1); tick < end; tick++ { // later samples were cut
 			if at := r.timeOf(tick); present && !at.Before(since) {
 				all = append(all, Point{at, now.sample()})
 			}

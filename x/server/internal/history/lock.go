@@ -1,0 +1,36 @@
+package history
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// lock locks a directory until the file is closed or the process ends: two servers would
+// overwrite each other's files.
+func lock(directory string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(directory, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the history: %w", err)
+	}
+	ours, err := tryLock(f)
+	if err == nil && ours {
+		if err = f.Truncate(0); err == nil {
+			_, err = fmt.Fprintln(f, os.Getpid())
+		}
+		if err == nil {
+			return f, nil
+		}
+		unlock(f)
+	}
+	defer f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("open the history: lock %s: %w", directory, err)
+	}
+	process := "another process"
+	if text, _ := os.ReadFile(f.Name()); len(text) > 0 && len(text) < 20 {
+		process = "process " + strings.TrimSpace(string(text))
+	}
+	return nil, fmt.Errorf("open the history: %s uses %s; stop that server, or set another directory for this one (history: DIR)", process, directory)
+}
