@@ -56,7 +56,7 @@ func TestBlocks_AreAllChecked(t *testing.T) {
 				}
 			case strings.HasPrefix(b.note, prefixTested):
 				checkTested(t, b)
-			case b.lang == "go", b.lang == "sh": // TestGo_Compiles, TestShell_Runs
+			case b.lang == "go", b.lang == "sh", b.lang == "python", b.lang == "js": // TestGo_Compiles, TestShell_Runs, TestOtherLanguages_Print
 			case b.lang == "" || b.lang == "text": // output and drawings
 				if b.note == noteOutput && b == p.blocks[0] {
 					t.Errorf("%s: output of nothing", b.where())

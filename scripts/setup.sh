@@ -12,7 +12,8 @@ need curl curl          # the command that sema serve prints
 need kill procps        # signals to sema top
 need gcc gcc            # the race detector, and C programs of tests
 need spin spin          # docs/model
-need python3 python3    # a program that shares semaphores of host/posix
+need python3 python3    # a program that shares semaphores of host/posix, and programs of the documents
+need node nodejs        # programs of the documents
 need ipcs util-linux    # host/sysv
 need protoc protobuf-compiler # scripts/generate.sh
 need tmux tmux          # a real terminal for sema top
