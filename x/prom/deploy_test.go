@@ -62,7 +62,14 @@ func TestRules_PassTheirUnitTests(t *testing.T) {
 func TestRules_AreTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	rules := read(t, filepath.Join(deploy, "prometheus/sema.rules.yml"))
-	tests := read(t, filepath.Join(deploy, "prometheus/service_test.yml")) + read(t, filepath.Join(deploy, "prometheus/program_test.yml"))
+	files, err := filepath.Glob(filepath.Join(deploy, "prometheus/*_test.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := ""
+	for _, f := range files {
+		tests += read(t, f)
+	}
 	runbook := read(t, filepath.Join(docs, "runbook.md"))
 	alerts := regexp.MustCompile(`- alert: (\w+)\n(?s:.*?)runbook_url: (\S+)`).FindAllStringSubmatch(rules, -1)
 	if len(alerts) != strings.Count(rules, "- alert: ") || len(alerts) < 10 {
