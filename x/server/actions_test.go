@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -117,5 +118,38 @@ func TestDashboard_ActionsInADialog(t *testing.T) {
 	}
 	if got := s.want(200, "GET", "/v1/semaphores/"+url.PathEscape("a/b"), ""); got.body["draining"] != true || got.body["capacity"] != 1.0 {
 		t.Errorf("%v", got.body)
+	}
+}
+
+// TestDashboard_RevokesAGroup checks that the question for a group names its leases, which the form
+// then revokes; and that the question alone changes nothing.
+func TestDashboard_RevokesAGroup(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	for i := range 5 {
+		s.want(201, "POST", fmt.Sprintf("/v1/semaphores/db/leases?capacity=9&ttl=60s&holder=job-%d", i%2), "")
+	}
+	b := s.tab()
+	ask := func(group string) url.Values {
+		return form("do", "revoke-group", "name", "db", "by", "client", "group", group)
+	}
+	p := b.get(200, "/ui/confirm?"+ask("job-0").Encode())
+	p.contains(t, `Revoke 3 permits of "db", 3 holders?`, "job-0", "sema revoke db", "/revoke")
+	if strings.Contains(p.text, "job-1") {
+		t.Errorf("the question has leases of another group: %s", p.text)
+	}
+	leases := regexp.MustCompile(`name="leases" value="([0-9,]+)"`).FindStringSubmatch(p.text)
+	if leases == nil || strings.Count(leases[1], ",") != 2 {
+		t.Fatalf("%q: %s", leases, p.text)
+	}
+	b.get(404, "/ui/confirm?"+ask("job-7").Encode()).contains(t, "Nothing had to be done")
+	b.get(400, "/ui/confirm?"+form("do", "revoke-group", "name", "db", "by", "shoe size", "group", "9").Encode()).contains(t, "not grouped by")
+	b.post(400, "/ui/do", ask("job-0")).contains(t, "Nothing was done")
+	if got := s.want(200, "GET", "/v1/semaphores/db", ""); got.body["in_use"] != 5.0 || strings.Contains(got.text, `"revoked":true`) {
+		t.Errorf("a question has changed something: %s", got.text)
+	}
+	b.post(200, "/ui/do", form("do", "revoke-all", "name", "db", "leases", leases[1])).contains(t, "3 holders notified")
+	if got := s.want(200, "GET", "/v1/semaphores/db", ""); strings.Count(got.text, `"revoked":true`) != 3 {
+		t.Errorf("%s", got.text)
 	}
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"github.com/sema-go/sema/fleet/memstore"
@@ -25,7 +27,8 @@ type window struct {
 	console []string // messages on the console
 }
 
-// window opens a browser, which is closed when the test ends.
+// window opens a browser, which is closed when the test ends. The test fails if a page sends a
+// request to another host.
 func (s *site) window() *window {
 	s.t.Helper()
 	path := storetest.Need(s.t, "chromium", "chromium")
@@ -36,8 +39,21 @@ func (s *site) window() *window {
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeTab := chromedp.NewContext(allocated)
 	w := &window{site: s, ctx: ctx}
-	messages := chromedp.Console(ctx)
+	messages, requests := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent)
+	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+		s.t.Fatal(err)
+	}
 	var listening sync.WaitGroup
+	listening.Go(func() {
+		for r, err := range requests {
+			if err != nil {
+				return
+			}
+			if at := r.Request.URL; !strings.HasPrefix(at, s.url+"/") && !strings.HasPrefix(at, "about:") && !strings.HasPrefix(at, "data:") {
+				s.t.Errorf("request to another host: %s", at)
+			}
+		}
+	})
 	listening.Go(func() {
 		for m, err := range messages {
 			if err != nil {
@@ -266,4 +282,46 @@ func TestDashboard_InABrowserWithoutScripts(t *testing.T) {
 	w.shows("#rows", "draining")
 	w.click("header .quiet")
 	w.shows("h1", "Log in")
+}
+
+// TestDashboard_InABrowserHostileTextIsInert checks that names, holders and reasons with HTML run no
+// script: in pages as loaded, in parts that the stream sends, and in dialogs.
+func TestDashboard_InABrowserHostileTextIsInert(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	const attack = `<img/src=x/onerror=window.attacked=1><script>window.attacked=1</script>"onfocus="window.attacked=1`
+	at := "/v1/semaphores/" + url.PathEscape(attack)
+	acquire := func() {
+		t.Helper()
+		s.want(201, "POST", at+"/leases?capacity=4&ttl=60s&"+url.Values{"holder": {attack}}.Encode(), "")
+	}
+	acquire()
+	s.want(200, "POST", at+"/drain", "")
+	s.want(200, "POST", at+"/resume", "")
+	w := s.window()
+	inert := func() {
+		t.Helper()
+		w.sees(`document.querySelector("main").textContent.includes("onerror=window.attacked")`)
+		w.sees(`!window.attacked && !document.querySelector("main img, main script, [onfocus], [onerror]")`)
+	}
+	w.open("/ui/")
+	w.shows("#live", "live")
+	inert()
+	detail := "/ui/semaphore?" + url.Values{"name": {attack}}.Encode()
+	for _, path := range []string{"/ui/?group=1", "/ui/activity", "/ui/clients", "/ui/?q=" + url.QueryEscape(attack), detail} {
+		w.open(path)
+		inert()
+	}
+	w.shows("#live", "live")
+	acquire()
+	w.shows("#state", "2 of 4")
+	w.sees("document.querySelectorAll('#holders tr').length === 2")
+	inert()
+	for _, button := range []string{"#verbs .danger", "#holders .act a", "#holdings .revoke"} {
+		w.click(button)
+		w.shows("dialog[open]", "onerror=window.attacked")
+		w.sees(`!document.querySelector("dialog img, dialog script, dialog [onfocus]") && !window.attacked`)
+		w.click("dialog [data-close]")
+	}
+	w.quiet()
 }

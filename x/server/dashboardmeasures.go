@@ -11,6 +11,7 @@ import (
 	"github.com/sema-go/sema/internal/waitfor"
 	"github.com/sema-go/sema/x/server/internal/dashboard"
 	"github.com/sema-go/sema/x/server/internal/history"
+	"github.com/sema-go/sema/x/server/internal/meter"
 )
 
 // View implements [dashboard.Measures]. What has happened since the last second is not counted:
@@ -29,6 +30,24 @@ func (a dashboardAPI) View(name string, at time.Time, s protocol.Snapshot) {
 func (a dashboardAPI) Past(name string, span time.Duration) (history.Curve, []history.Event) {
 	now := time.Now()
 	return a.service.history.Curve(name, now.Add(-span), now), a.service.history.Events(name, now.Add(-span))
+}
+
+// Waits implements [dashboard.Measures].
+func (a dashboardAPI) Waits(name string) dashboard.Waits {
+	series := a.service.meter.Series(name)
+	if series == nil {
+		return dashboard.Waits{}
+	}
+	now := time.Now()
+	w := dashboard.Waits{Classes: meter.WaitClasses[:], Slot: meter.WaitSlot, At: now}
+	for _, slot := range series.Waits(now) {
+		counts := make([]int, len(slot))
+		for class, n := range slot {
+			counts[class] = int(n)
+		}
+		w.Counts = append(w.Counts, counts)
+	}
+	return w
 }
 
 // Live implements [dashboard.Measures]. Percentiles and rates are those of the last sample, because

@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -73,4 +75,32 @@ func TestPages_InABrowser(t *testing.T) {
 		w.picture(name)
 	}
 	w.quiet()
+}
+
+// TestActivity_NamesWhatGoClientsChange checks that what a Go client does by storing a configuration is
+// listed as the operation that it is.
+func TestActivity_NamesWhatGoClientsChange(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	client := fleet.New(s.store(""))
+	defer client.Close(t.Context())
+	gate, err := client.Semaphore("db", 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit, err := gate.Acquire(t.Context(), 1) // creates the semaphore
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit.Release()
+	for _, do := range []func(context.Context) error{gate.Drain, gate.Resume, func(ctx context.Context) error { return gate.Resize(ctx, 10) }} {
+		if err := do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := s.tab()
+	for kind, detail := range map[string]string{"drain": "", "resume": "", "resize": "capacity 8 → 10"} {
+		b.get(200, "/ui/activity?kind="+kind).contains(t, "1 event.", detail)
+	}
+	b.get(200, "/ui/activity?kind=configure").contains(t, "Nothing has been changed")
 }

@@ -189,7 +189,7 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 	var op, detail string
 	switch {
 	case c.Configure != nil:
-		op, detail = "configure", describe(*c.Configure)
+		op, detail = s.changeOf(ctx, name, *c.Configure)
 	case c.Revoke != nil:
 		revocation := *c.Revoke
 		revocation.By = callerOf(ctx).signature(revocation.By)
@@ -207,13 +207,41 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 	return err
 }
 
-// describe formats a configuration for the audit log.
-func describe(c protocol.Config) string {
-	text := fmt.Sprintf("capacity %d, ramp %d, max_waiters %d, ttl %v", c.Capacity, c.Ramp, c.MaxWaiters, span(c.TTL))
-	if c.Draining {
-		text += ", draining"
+// changeOf returns the operation that a client performs by storing a configuration, and its detail,
+// for the audit log. It compares the configuration with the stored one, as far as that can be read.
+func (s *service) changeOf(ctx context.Context, name string, to protocol.Config) (op, detail string) {
+	before, err := s.snapshot(ctx, name)
+	from := before.Config
+	var changed []string
+	add := func(what string, from, to any) {
+		switch {
+		case err != nil:
+			changed = append(changed, fmt.Sprintf("%s %v", what, to))
+		case from != to:
+			changed = append(changed, fmt.Sprintf("%s %v → %v", what, from, to))
+		}
 	}
-	return text
+	add("capacity", from.Capacity, to.Capacity)
+	add("ramp", from.Ramp, to.Ramp)
+	add("max waiters", boundText(from.MaxWaiters), boundText(to.MaxWaiters))
+	detail = strings.Join(changed, ", ")
+	switch {
+	case to.Draining && (err != nil || !from.Draining):
+		return "drain", detail
+	case err == nil && from.Draining && !to.Draining:
+		return "resume", detail
+	}
+	return "configure", detail
+}
+
+// boundText describes a stored bound of the waiters.
+func boundText(stored int64) string {
+	switch shown := maxWaiters(stored).shown(); {
+	case shown == nil:
+		return "unbounded"
+	default:
+		return fmt.Sprint(*shown)
+	}
 }
 
 // audit logs an administrative operation and its result, also if it failed.

@@ -19,6 +19,7 @@ type action struct {
 	version        uint64
 	lease          protocol.Seq
 	leases         []protocol.Seq // of revoke-all
+	group          leaseGroup     // of revoke-group, which becomes revoke-all in the question
 	atOnce, sure   bool
 	why            string
 }
@@ -53,6 +54,8 @@ func (d *Dashboard) actionOf(r *http.Request, v Viewer) (want action, err error)
 		if want.leases, err = leasesOf(r.Form["leases"]); err != nil {
 			return want, err
 		}
+	case "revoke-group":
+		want.group = leaseGroup{r.FormValue("by"), r.FormValue("group")}
 	case "drain", "resume", "delete":
 	default:
 		return want, inputError{fmt.Sprintf("Unknown action %q.", want.verb)}
@@ -95,8 +98,10 @@ func (want action) do(ctx context.Context, v Viewer) error {
 		return want.revokeAll(ctx, v)
 	case "revoke":
 		return v.Revoke(ctx, want.name, want.lease, want.atOnce, want.why)
+	case "delete":
+		return v.Delete(ctx, want.name)
 	}
-	return v.Delete(ctx, want.name)
+	return inputError{"This form only asks: it performs nothing."} // revoke-group
 }
 
 // report responds with the result of an action: to htmx with a part, or else with the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,37 @@ func leasesOf(values []string) (all []protocol.Seq, err error) {
 		return nil, inputError{"Select the holders to revoke first, with the boxes of the list."}
 	}
 	return all, nil
+}
+
+// A leaseGroup is the leases of one client, or with one label.
+type leaseGroup struct{ by, name string }
+
+// revokeGroupURL returns the URL of the question whether to revoke the leases of a group.
+func (s semaphore) revokeGroupURL(by, group string) string {
+	return "/ui/confirm?" + url.Values{"do": {"revoke-group"}, "name": {s.Name}, "by": {by}, "group": {group}}.Encode()
+}
+
+// resolved replaces the action on a group by one on its leases, so that the confirmed form names
+// exactly what was shown. Of a large group, it selects the oldest leases.
+func (want action) resolved(s semaphore) (action, error) {
+	if want.verb != "revoke-group" {
+		return want, nil
+	}
+	i := slices.IndexFunc(groupings[:], func(g grouping) bool { return g.By == want.group.by })
+	if i < 0 {
+		return want, inputError{fmt.Sprintf("Leases are not grouped by %q.", want.group.by)}
+	}
+	sessions := s.sessions()
+	want.verb = "revoke-all"
+	for _, l := range s.Leases {
+		if groupings[i].of(sessions[l.Session].Client, l) == want.group.name && len(want.leases) < mostRevoked {
+			want.leases = append(want.leases, l.Seq)
+		}
+	}
+	if len(want.leases) == 0 {
+		return want, errNoLease
+	}
+	return want, nil
 }
 
 // askRevokeAll asks whether to notify several holders. It offers no revocation at once: that needs

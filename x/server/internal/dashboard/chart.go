@@ -76,10 +76,7 @@ func newCharts(url string, curve history.Curve, events []history.Event, now time
 	for _, r := range ranges {
 		all.Ranges = append(all.Ranges, rangeLink{r.Name, url + "&range=" + r.Name, r.Span == span})
 	}
-	const ticks = 5
-	for i := range ticks {
-		all.Ticks = append(all.Ticks, begin.Add(span*time.Duration(i)/(ticks-1)).Format("15:04"))
-	}
+	all.Ticks = timeTicks(begin, span)
 	for _, e := range slices.Backward(events) {
 		if len(all.Events) == mostMarks {
 			break
@@ -101,6 +98,15 @@ func newCharts(url string, curve history.Curve, events []history.Event, now time
 		all.Curves[i].Marks = all.Events
 	}
 	return all
+}
+
+// timeTicks returns labels of a time axis, at equal distances.
+func timeTicks(begin time.Time, span time.Duration) (labels []string) {
+	const ticks = 5
+	for i := range ticks {
+		labels = append(labels, begin.Add(span*time.Duration(i)/(ticks-1)).Format("15:04"))
+	}
+	return labels
 }
 
 func wholes(v float64) string { return count(int64(v)) }

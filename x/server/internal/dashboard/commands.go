@@ -47,6 +47,16 @@ func commandsOf(r *http.Request, want action, token bool) []command {
 	case "revoke":
 		lease := fmt.Sprint(want.lease)
 		return []command{{"CLI", cli("revoke", lease)}, {"curl", curl("POST", path+"/leases/"+lease+"/revoke", "")}}
+	case "revoke-all":
+		var leases strings.Builder
+		for _, lease := range want.leases {
+			fmt.Fprintf(&leases, " %d", lease)
+		}
+		each := func(line string) string { return "for lease in" + leases.String() + "; do " + line + "; done" }
+		return []command{
+			{"CLI", each(cli("revoke", "$lease"))},
+			{"curl", each(curl("POST", path+"/leases/", "") + `"$lease"/revoke`)},
+		}
 	}
 	return nil
 }

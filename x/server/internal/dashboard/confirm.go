@@ -46,6 +46,10 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 	if err != nil {
 		return d.report(w, r, v, want, err)
 	}
+	want, err = want.resolved(s)
+	if err != nil {
+		return d.report(w, r, v, want, err)
+	}
 	q, err := questionOf(want, s)
 	if err != nil {
 		return d.report(w, r, v, want, err)

@@ -205,7 +205,11 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v Viewer, err e
 // action results.
 func (d *Dashboard) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	if r.Method == http.MethodGet {
-		d.render(w, p.Status, "rejection", p)
+		status := p.Status
+		if status == http.StatusBadRequest {
+			status = http.StatusOK // browsers log other statuses as errors, and the form is open still
+		}
+		d.render(w, status, "rejection", p)
 		return
 	}
 	d.render(w, p.Status, "result", actionResult{Title: p.Title, Text: p.Detail})

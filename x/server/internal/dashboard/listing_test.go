@@ -174,7 +174,7 @@ func TestHoldings_AddUp(t *testing.T) {
 		s.Sessions = append(s.Sessions, protocol.SessionInfo{Session: id, Client: protocol.Client{Instance: "x", Host: "host", Process: int64(i + 1)}})
 		s.Leases = append(s.Leases, protocol.LeaseInfo{Seq: protocol.Seq(i), Session: id, Weight: 3, Details: protocol.Details{Labels: []string{"job=a", "job=b"}[i%2]}})
 	}
-	all := s.holdings()
+	all := s.holdings(nil)
 	if len(all) != 2 || len(all[0].Segments) != mostSegments || len(all[1].Segments) != 2 {
 		t.Fatalf("%+v", all)
 	}

@@ -15,6 +15,8 @@ type Measures interface {
 	View(name string, at time.Time, s protocol.Snapshot)
 	// Past returns the history of a semaphore.
 	Past(name string, span time.Duration) (history.Curve, []history.Event)
+	// Waits returns the waits of a semaphore by time and length, the zero value if it is not measured.
+	Waits(name string) Waits
 	// Figures returns waits, holds, rates and ages; nil: the semaphore is not measured.
 	Figures(name string, s protocol.Snapshot) []Figure
 	// Live returns what is measured of a semaphore now. busy is false if nothing is in use and
@@ -50,6 +52,7 @@ func (noMeasures) View(string, time.Time, protocol.Snapshot) {}
 func (noMeasures) Past(string, time.Duration) (c history.Curve, e []history.Event) {
 	return c, e
 }
+func (noMeasures) Waits(string) Waits                         { return Waits{} }
 func (noMeasures) Figures(string, protocol.Snapshot) []Figure { return nil }
 func (noMeasures) Live(string, bool) Live                     { return Live{} }
 func (noMeasures) Declared() []protocol.Summary               { return nil }
@@ -78,6 +81,7 @@ func spanOf(name string) time.Duration {
 func (s *snapshot) measured(r *reader, span time.Duration, p page) {
 	curve, events := r.measures.Past(s.Name, span)
 	p.parts["charts"] = render("charts", newCharts(s.URL(), curve, events, s.at, span))
+	p.parts["heat"] = render("heat", newHeatMap(r.measures.Waits(s.Name), span))
 	p.parts["times"] = render("times", s.times)
 	ctx, cancel := context.WithTimeout(r.life, timeout)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/x/server/internal/history"
 )
 
 const (
@@ -45,6 +46,7 @@ type reader struct {
 	lastSweep time.Time
 	rendered  *parts // of the rows
 	sparks    sparks
+	usages    usages
 
 	failing time.Time // when the store stopped responding; zero: it responds
 }
@@ -235,9 +237,13 @@ func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, now *r
 	whole := newSemaphore(key.name, stored, at.Add(there.ahead))
 	live := r.measures.Live(key.name, false)
 	whole.p99 = live.HoldP99
-	holdings := whole.holdings()
+	past := func() history.Curve {
+		curve, _ := r.measures.Past(key.name, usageSpan)
+		return curve
+	}
+	holdings, usage := r.usages.update(at, whole, past)
 	s := newSnapshot(whole.listed(key.after), parts)
-	s.holdings = holdings
+	s.holdings, s.usage = holdings, usage
 	s.at = at
 	s.times = r.measures.Figures(key.name, stored)
 	r.measures.View(key.name, at, stored)

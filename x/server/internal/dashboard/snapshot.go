@@ -27,6 +27,7 @@ type snapshot struct {
 
 	times    []Figure
 	holdings []holding
+	usage    []usageChart
 }
 
 // A variant of a page differs between viewers.
@@ -79,7 +80,11 @@ func (s *snapshot) render(r *reader, v variant) page {
 	for _, id := range plain {
 		p.parts[id] = s.parts.render(id, id, shown, s.semaphore)
 	}
-	p.parts["holdings"] = render("holdings", s.holdings)
+	p.parts["holdings"] = render("holdings", struct {
+		Holdings  []holding
+		MayChange bool
+	}{s.holdings, mayChange})
+	p.parts["usage"] = render("usage", s.usage)
 	s.measured(r, v.span, p)
 	for _, h := range s.holders(sessions, mayChange) {
 		id := h.ID()

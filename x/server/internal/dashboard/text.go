@@ -27,7 +27,7 @@ func age(d time.Duration) string {
 // Brief formats a measured duration with two or three digits.
 func Brief(d time.Duration) string {
 	switch {
-	case d > 0 && d < 50*time.Microsecond:
+	case d < 50*time.Microsecond:
 		return "<0.1ms"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.1fms", d.Seconds()*1000)

@@ -67,6 +67,7 @@ type Series struct {
 	mu      sync.Mutex
 	reasons map[string]uint64 // rejections
 	window  window
+	recent  *recentWaits // nil: nothing has waited yet
 	state   State
 }
 
@@ -125,6 +126,7 @@ func (s *Series) granted(weight int64, waited time.Duration, timed bool, now tim
 	w.weight += float64(weight)
 	if timed {
 		w.wait.add(waited)
+		s.waitedLocked(waited, now)
 	}
 	s.mu.Unlock()
 	if timed {
@@ -139,6 +141,7 @@ func (s *Series) gaveUp(o Result, waited time.Duration, now time.Time) {
 	w := s.window.slot(now)
 	w.failures++
 	w.wait.add(waited)
+	s.waitedLocked(waited, now)
 	s.mu.Unlock()
 	s.histogram(&s.waits[o], waitOptions).Observe(max(0, waited.Seconds()))
 }

@@ -204,21 +204,46 @@
     hovered = null;
   }
   document.addEventListener("pointermove", event => {
-    const chart = event.target.closest && event.target.closest("svg.chart");
+    const chart = event.target.closest && event.target.closest("svg.chart, svg.heat");
     if (chart !== hovered) unhover();
     if (!chart) return;
     hovered = chart;
     const box = chart.getBoundingClientRect();
     const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    const time = Number(chart.dataset.from) + share * (chart.dataset.to - chart.dataset.from);
+    const down = Math.min(.999, Math.max(0, (event.clientY - box.top) / box.height));
+    const value = chart.matches(".heat") ? cellAt(chart, share, down) : chart.querySelector("[data-values]") ? bandsAt(chart, share) : pointAt(chart, share);
+    chart.closest("figure").querySelector("[data-peak]").textContent = `${clock(time)}: ${value || "no sample"}`;
+  });
+
+  // pointAt returns the value of a curve.
+  function pointAt(chart, share) {
     let value = "";
     for (const point of chart.dataset.points.split(";")) {
       const bin = point.split(":", 1)[0];
       if (bin === "" || Number(bin) > share * 180) break;
       value = point.slice(bin.length + 1);
     }
-    const time = Number(chart.dataset.from) + share * (chart.dataset.to - chart.dataset.from);
-    chart.closest("figure").querySelector("[data-peak]").textContent = `${clock(time)}: ${value || "no sample"}`;
-  });
+    return value;
+  }
+
+  // cellAt returns the number of waits in a cell of a heat map, and their length.
+  function cellAt(chart, share, down) {
+    const labels = chart.closest(".frame").querySelectorAll(".classes span");
+    const row = Math.floor(down * labels.length), columns = Number(chart.dataset.columns);
+    const at = `${Math.min(columns - 1, Math.floor(share * columns))}.${row}.`;
+    const cell = chart.dataset.cells.split(";").find(cell => cell.startsWith(at));
+    return `${cell ? cell.slice(at.length) : 0} × ${labels[row].textContent}`;
+  }
+
+  // bandsAt returns the permits of each group.
+  function bandsAt(chart, share) {
+    return [...chart.querySelectorAll("[data-values]")].map(band => {
+      const values = band.dataset.values.split(",");
+      const value = values[Math.min(values.length - 1, Math.floor(share * values.length))];
+      return value > 0 ? `${band.dataset.name} ${value}` : "";
+    }).filter(Boolean).join(", ") || "0";
+  }
 
   // step moves the focus to the next or the previous row.
   function step(by) {
