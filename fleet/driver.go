@@ -67,39 +67,13 @@ func (s *session) runDriver() {
 	}
 }
 
-func (s *session) runStep(step func() error) {
-	if err := step(); err != nil {
+// A step is one exchange. It is abandoned when the limit is reached.
+type step func(limit) error
+
+func (s *session) runStep(do step) {
+	if err := do(limit{}); err != nil {
 		s.pauseAfter(err)
 	}
-}
-
-// becomeDriverLocked makes the caller the driver, if there is a session, and no driver
-// runs or it has not begun. If it returns true, the caller must call exchangeInline.
-func (s *session) becomeDriverLocked() bool {
-	if s.peer == nil || s.driver.running && !s.driver.starting || !s.client.join() {
-		return false
-	}
-	s.driver.running, s.driver.starting = true, false
-	return true
-}
-
-// exchangeInline exchanges one batch in the goroutine of the waiting caller, which saves
-// two goroutine wake-ups. A worker continues as the driver after that.
-func (s *session) exchangeInline() {
-	defer s.client.group.Done()
-	step, ok := s.nextStep()
-	if !ok {
-		return
-	}
-	if err := step(); err != nil {
-		step = func() error { return err }
-	} else if step, ok = s.nextStep(); !ok {
-		return
-	}
-	s.client.start(func() {
-		s.runStep(step)
-		s.runDriver()
-	})
 }
 
 // pauseAfter pauses after an error. The pause ends when the session is lost or the local
@@ -150,7 +124,7 @@ func (d *driver) unresponsiveForLocked(since time.Time) time.Duration {
 
 // nextStep returns the next step: open a session, or send a batch. It returns false and
 // stops the driver if no caller waits or holds, or if nothing is due until the alarm.
-func (s *session) nextStep() (step func() error, ok bool) {
+func (s *session) nextStep() (do step, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.client.clock()
@@ -174,7 +148,7 @@ func (s *session) nextStep() (step func() error, ok bool) {
 	case s.peer == nil && !s.closed && (s.waitsLocked() || s.owesLocked() || s.failOpen.applies()):
 		within := s.failOpen.replyTimeout()
 		s.driver.noteSendLocked()
-		return func() error { return s.openSession(within) }, true
+		return func(l limit) error { return s.openSession(within, l) }, true
 	case s.peer == nil:
 		s.failOpen.forgetLocked() // no caller waits for a reply
 		return s.stopDriverLocked(0)
@@ -183,10 +157,10 @@ func (s *session) nextStep() (step func() error, ok bool) {
 		// Wait for a third of the remaining time, which leaves time to send it again.
 		within := min(micros(min(left, max(left/3, s.peer.Config().TTL/18))), s.failOpen.replyTimeout())
 		s.driver.noteSendLocked()
-		return func() error { return s.send(b, within) }, true
+		return func(l limit) error { return s.send(b, within, l) }, true
 	case s.peer.Idle() && (s.closed || now-s.driver.lastUsed > s.idleAfterLocked()):
 		s.peer.Leave()
-		return func() error { return nil }, true
+		return func(limit) error { return nil }, true
 	}
 	at := min(s.peer.NextSend(), s.peer.Deadline())
 	for _, due := range []protocol.Micros{s.strategy.dueLocked(now), probe} {
@@ -198,7 +172,7 @@ func (s *session) nextStep() (step func() error, ok bool) {
 }
 
 // stopDriverLocked stops the driver, and sets its alarm unless until is 0.
-func (s *session) stopDriverLocked(until protocol.Micros) (func() error, bool) {
+func (s *session) stopDriverLocked(until protocol.Micros) (step, bool) {
 	s.driver.running = false
 	switch {
 	case until == 0 && s.driver.alarm == nil:
@@ -227,8 +201,8 @@ func (s *session) idleAfterLocked() protocol.Micros {
 func micros(m protocol.Micros) time.Duration { return time.Duration(m) * time.Microsecond }
 
 // openSession opens a session, and requests all waiters' operations in it.
-func (s *session) openSession(within time.Duration) error {
-	ctx := s.client.within(within)
+func (s *session) openSession(within time.Duration, l limit) error {
+	ctx := s.client.within(within, l)
 	defer ctx.release()
 	sent := s.client.clock()
 	s.mu.Lock()
@@ -289,8 +263,8 @@ var errRejected = errors.New("rejected by the store")
 var errUnknownSession = fmt.Errorf("%w: unknown session", errRejected)
 
 // send sends a batch and handles the reply.
-func (s *session) send(b protocol.Batch, within time.Duration) error {
-	ctx := s.client.within(within)
+func (s *session) send(b protocol.Batch, within time.Duration, l limit) error {
+	ctx := s.client.within(within, l)
 	defer ctx.release()
 	began := time.Now()
 	reply, err := s.client.store.Apply(ctx, s.name, b)

@@ -71,14 +71,12 @@ func (s *exact) acquire(ctx context.Context, c *call) (sema.Permit, error) {
 		}
 	}
 	w := s.newWaiter(c, &c.req)
-	// A caller whose context cannot be cancelled, and that may wait for longer than
-	// replyTimeout, may send the batch itself.
-	w.inline = ctx.Done() == nil && (!c.req.Try || s.settings.tryTimeout > replyTimeout) && (s.settings.maxWait == 0 || s.settings.maxWait > replyTimeout) && s.settings.unavailableAfter > replyTimeout
+	w.inline = true
 	if err := s.submit(c.op, w); err != nil || c.req.Weight == 0 {
 		return sema.Permit{}, err
 	}
 	if w.inline {
-		s.exchangeInline()
+		s.exchangeInline(c.limit(ctx, s.settings))
 	}
 	r, err := s.await(ctx, c, w)
 	if err != nil {

@@ -98,23 +98,34 @@ func (s *stackStore) wantInline(t *testing.T, want bool) {
 	}
 }
 
-// TestRelease_SendsTheBatchItself checks that a caller that waits for the confirmation without
-// a limit sends the batch, and that others do not.
-func TestRelease_SendsTheBatchItself(t *testing.T) {
+// TestCaller_SendsTheBatchItself checks that a caller that waits for the store sends the batch,
+// whatever its context and its limits are, and that a caller which has given up does not.
+func TestCaller_SendsTheBatchItself(t *testing.T) {
 	t.Parallel()
 	store := &stackStore{Store: memstore.New()}
 	c := fleet.New(store)
-	s := semaphore(t, c, of(10))
+	s := semaphore(t, c, of(10, sema.MaxWait(time.Second)))
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	limited, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for range 3 {
-		p := mustAcquire(t, s, 1)
-		wantErr(t, fleet.Release(context.Background(), p), nil)
-		store.wantInline(t, true)
-		wantErr(t, fleet.Release(context.Background(), p), nil)
-		q := mustAcquire(t, s, 1)
-		wantErr(t, fleet.Release(limited, q), nil)
-		store.wantInline(t, false)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	wantErr(t, fleet.Release(over, mustAcquire(t, s, 1)), context.Canceled) // opens the session
+	for _, ctx := range []context.Context{context.Background(), cancellable, limited} {
+		for range 3 {
+			p, err := s.Acquire(ctx, 1)
+			wantErr(t, err, nil)
+			store.wantInline(t, true)
+			wantErr(t, fleet.Release(ctx, p), nil)
+			store.wantInline(t, true)
+			wantErr(t, fleet.Release(ctx, p), nil)
+			q, err := s.TryAcquire(ctx, 1)
+			wantErr(t, err, nil)
+			store.wantInline(t, true)
+			wantErr(t, fleet.Release(over, q), context.Canceled)
+			wantErr(t, fleet.Release(ctx, mustAcquire(t, s, 1)), nil)
+		}
 	}
 	if held := s.Stats().InUse; held != 0 {
 		t.Errorf("%d permits held", held)

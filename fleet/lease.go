@@ -58,7 +58,7 @@ func Release(ctx context.Context, p sema.Permit) error {
 	}
 	lost := p.Err()
 	l, own := p.Lease().(*lease)
-	inline := own && ctx.Done() == nil && s.monitor == nil // an observer could panic before the flush
+	inline := own && ctx.Err() == nil && s.monitor == nil // an observer could panic before the flush
 	if inline {
 		l.releaseQuietly()
 	}
@@ -96,8 +96,7 @@ func (u *pendingFlush) end(lost string) {
 }
 
 // flush waits until the store has replied to all operations that were requested before the
-// call, or until the session is lost. An inline caller, which waits without a limit, may
-// send the batch itself.
+// call, or until the session is lost. An inline caller may send the batch itself.
 func (s *session) flush(ctx context.Context, inline bool) error {
 	s.mu.Lock()
 	if s.peer == nil || s.peer.Replied() >= s.peer.LastSeq(maxOps) {
@@ -111,7 +110,7 @@ func (s *session) flush(ctx context.Context, inline bool) error {
 	}
 	s.mu.Unlock()
 	if inline {
-		s.exchangeInline()
+		s.exchangeInline(limit{ctx: ctx})
 	}
 	select {
 	case <-u.done:

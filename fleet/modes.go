@@ -41,7 +41,7 @@ func (s *session) scheduleModeCheckLocked(now protocol.Micros) {
 // deployments may. Exact clients then wait until blocks are returned, and the order is kept
 // only from block to block. A store that cannot be read is not reported.
 func (s *session) compareModes() {
-	ctx := s.client.within(replyTimeout)
+	ctx := s.client.within(replyTimeout, limit{})
 	defer ctx.release()
 	snapshot, err := s.client.store.Inspect(ctx, s.name)
 	if err != nil {

@@ -83,20 +83,26 @@ func (w *workers) end() {
 	w.group.Wait()
 }
 
-// within returns a context that ends with life, or after d. It has no timer until Done is
-// called: most stores only read the deadline.
-func (w *workers) within(d time.Duration) *bounded {
-	return &bounded{Context: w.life, deadline: time.Now().Add(d)}
+// within returns a context that ends with life, after d, or when the limit is reached. It has
+// no timer until Done is called: most stores only read the deadline.
+func (w *workers) within(d time.Duration, l limit) *bounded {
+	deadline := time.Now().Add(d)
+	if !l.at.IsZero() && l.at.Before(deadline) {
+		deadline = l.at
+	}
+	return &bounded{Context: w.life, deadline: deadline, caller: l.ctx}
 }
 
 // A bounded is a context with a deadline.
 type bounded struct {
 	context.Context // workers.life
 	deadline        time.Time
+	caller          context.Context // also ends it; nil: none
 
 	mu     sync.Mutex
 	timed  context.Context // nil until Done is called
 	cancel context.CancelFunc
+	stop   func() bool // ends the watch of caller
 }
 
 func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
@@ -106,13 +112,21 @@ func (b *bounded) Done() <-chan struct{} {
 	defer b.mu.Unlock()
 	if b.timed == nil {
 		b.timed, b.cancel = context.WithDeadline(b.Context, b.deadline)
+		if b.caller != nil {
+			b.stop = context.AfterFunc(b.caller, b.cancel)
+		}
 	}
 	return b.timed.Done()
 }
 
 func (b *bounded) Err() error {
-	if err := b.inner().Err(); err != nil || time.Now().Before(b.deadline) {
+	switch err := b.inner().Err(); {
+	case err != nil:
 		return err
+	case b.caller != nil && b.caller.Err() != nil:
+		return b.caller.Err()
+	case time.Now().Before(b.deadline):
+		return nil
 	}
 	return context.DeadlineExceeded
 }
@@ -130,10 +144,13 @@ func (b *bounded) inner() context.Context {
 	return b.Context
 }
 
-// release stops the timer. It is called when the call is over.
+// release stops the timer and the watch of the caller. It is called when the call is over.
 func (b *bounded) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.stop != nil {
+		b.stop()
+	}
 	if b.cancel != nil {
 		b.cancel()
 	}

@@ -15,7 +15,7 @@ func TestBounded_EndsAfterItsTime(t *testing.T) {
 			var w workers
 			w.begin()
 			defer w.end()
-			byTime, byLife := w.within(time.Second), w.within(time.Second)
+			byTime, byLife := w.within(time.Second, limit{}), w.within(time.Second, limit{})
 			defer byTime.release()
 			defer byLife.release()
 			if deadline, ok := byTime.Deadline(); !ok || time.Until(deadline) != time.Second {
@@ -44,7 +44,7 @@ func TestBounded_EndsWithTheWorkers(t *testing.T) {
 	for _, called := range []bool{false, true} {
 		var w workers
 		w.begin()
-		ctx := w.within(time.Hour)
+		ctx := w.within(time.Hour, limit{})
 		defer ctx.release()
 		if called {
 			ctx.Done()
@@ -57,12 +57,44 @@ func TestBounded_EndsWithTheWorkers(t *testing.T) {
 	}
 }
 
+// TestBounded_EndsWithItsLimit checks that the context of a caller's exchange ends when the caller
+// gives up, and not later than the caller has to return.
+func TestBounded_EndsWithItsLimit(t *testing.T) {
+	t.Parallel()
+	for _, called := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var w workers
+			w.begin()
+			defer w.end()
+			caller, cancel := context.WithCancel(context.Background())
+			byCaller, byTime := w.within(time.Hour, limit{ctx: caller}), w.within(time.Hour, limit{context.Background(), time.Now().Add(time.Second)})
+			defer byCaller.release()
+			defer byTime.release()
+			if called {
+				byCaller.Done()
+			}
+			if byCaller.Err() != nil {
+				t.Errorf("Done called %t: ended too early: %v", called, byCaller.Err())
+			}
+			cancel()
+			synctest.Wait()
+			if byCaller.Err() != context.Canceled {
+				t.Errorf("Done called %t: the caller has given up: %v", called, byCaller.Err())
+			}
+			<-byCaller.Done()
+			if deadline, ok := byTime.Deadline(); !ok || time.Until(deadline) != time.Second {
+				t.Errorf("deadline %v, %t, want that of the limit", deadline, ok)
+			}
+		})
+	}
+}
+
 // TestBounded_ChildrenNeedNoGoroutine checks that contexts which stores derive need no goroutine.
 func TestBounded_ChildrenNeedNoGoroutine(t *testing.T) {
 	var w workers
 	w.begin()
 	defer w.end()
-	ctx := w.within(time.Hour)
+	ctx := w.within(time.Hour, limit{})
 	defer ctx.release()
 	before := runtime.NumGoroutine()
 	for range 100 {

@@ -103,12 +103,10 @@ func (o Options) groups() (groups [][]string) {
 // dial connects to a server. It returns when ctx ends, and then closes a connection that
 // is established later.
 func dial(ctx context.Context, o Options, addresses []string) (*server, error) {
+	s := &server{address: strings.Join(addresses, ","), epochs: make([]atomic.Int64, 1)}
 	option := o.client(addresses)
-	s := &server{
-		address: strings.Join(addresses, ","),
-		connect: func() (rueidis.Client, error) { return rueidis.NewClient(option) },
-		epochs:  make([]atomic.Int64, 1),
-	}
+	option.DialCtxFn = s.dial
+	s.connect = func() (rueidis.Client, error) { return rueidis.NewClient(option) }
 	if o.Cluster {
 		s.epochs = make([]atomic.Int64, slots)
 	}

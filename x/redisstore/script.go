@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -95,40 +94,23 @@ func strip(part string) string {
 
 // A caller calls functions of the program on a server. It runs them as scripts if the
 // server does not support libraries.
-//
-// One call at a time uses a connection of its own. The goroutine of the call then writes the
-// request and reads the reply itself. All other calls share a connection, which takes two
-// more goroutine switches for each and sends those that are concurrent together.
 type caller struct {
 	scripted atomic.Bool
-	direct   atomic.Bool // a call uses the connection of its own
+	direct   atomic.Pointer[directCall] // the call that uses the connection of its own; nil: none
 }
 
-// directTimeout bounds a call that uses the connection of its own, since the end of a context
-// does not interrupt it.
-const directTimeout = time.Second
-
-// A directContext has an earlier deadline than its parent.
-type directContext struct {
-	context.Context
-	deadline time.Time
-}
-
-func (c directContext) Deadline() (time.Time, bool) { return c.deadline, true }
-
-// call calls a function. If it may be called again after a timeout, it may use the
-// connection of its own.
+// call calls a function. If it may be called again after a timeout, it may be a direct call.
 func (c *caller) call(ctx context.Context, client rueidis.Client, p *program, f function, repeatable bool, keys, args []string) rueidis.RedisResult {
-	deadline, bounded := ctx.Deadline()
-	direct := repeatable && bounded && c.direct.CompareAndSwap(false, true)
-	if direct {
-		defer c.direct.Store(false)
-		if latest := time.Now().Add(directTimeout); latest.Before(deadline) {
-			ctx = directContext{ctx, latest}
-		}
+	var direct *directCall
+	if repeatable {
+		direct = c.beginDirect(ctx)
+	}
+	if direct != nil {
+		defer c.endDirect(direct)
+		ctx = direct
 	}
 	do := func(command rueidis.Completed) rueidis.RedisResult {
-		if !direct {
+		if direct == nil {
 			command = command.ToPipe()
 		}
 		return client.Do(ctx, command)
