@@ -16,7 +16,7 @@ type phrase struct {
 // word per concept, no personification, no clause as a subject. Words of the glossary that
 // are right in another sense (line, out, have, make, hint, word) appear as phrases only.
 var phrases = []phrase{
-	rule(`who|whom|whoever|whomever`, "name the role: caller, client, waiter, holder, operator, user", "who="), // a log attribute
+	rule(`who|whom|whoever|whomever`, "name the role: caller, client, waiter, holder, operator, user", "who="),                                              // a log attribute
 	rule(`some(body|one)|no(body| one)|any(body|one)|every(body|one)`, "name the role: caller, client, waiter, holder, operator, user", "replicaof no one"), // a command of Redis
 	rule(`strangers?|folks?|people`, "name the role: caller, client, operator, user"),
 	rule(`unless told|told|tells?|telling`, "notify, report, pass; a default is written \"default 15s\""),
