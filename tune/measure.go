@@ -17,7 +17,8 @@ type sample struct {
 	mu        sync.Mutex // guards what follows
 	step      Step
 	durations []time.Duration
-	ended     bool // later calls do not count
+	done      float64   // calls that did not fail; of one that went on after the end, the part before
+	end       time.Time // later calls do not count; zero: the measurement goes on
 }
 
 // measure measures a capacity, unless that was done, and adds the step.
@@ -49,11 +50,18 @@ func (c *Config) excludes(s Step) string {
 	return ""
 }
 
+// most is how many times Each a capacity is measured at most, and as long again until the
+// calls under way have ended.
+const most = 10
+
 // run calls Work in as many goroutines as the capacity. The loop is closed: each goroutine
 // calls again when its call has ended, as callers behind a semaphore do that is never free.
+//
+// A call under way at the end counts as well: slow calls are the likeliest to be under way,
+// and without them a capacity at which calls hang would look good.
 func (t *tuner) run(ctx context.Context, capacity int64) (Step, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	s := &sample{step: Step{Capacity: capacity}}
 	var callers sync.WaitGroup
 	start := time.Now()
@@ -62,51 +70,59 @@ func (t *tuner) run(ctx context.Context, capacity int64) (Step, error) {
 		callers.Go(func() {
 			for calling.Err() == nil {
 				began := time.Now()
-				err := t.config.Work(ctx)
-				s.add(time.Since(began), err)
+				err := t.config.Work(working)
+				if err != nil && working.Err() != nil {
+					err = context.Cause(working)
+				}
+				s.add(began, time.Now(), err)
 			}
 		})
 	}
-	err := t.wait(ctx, s, max(20, 2*capacity))
+	t.wait(ctx, s, max(20, 2*capacity))
 	s.mu.Lock()
-	s.ended = true
-	s.step.Elapsed = time.Since(start)
+	s.end = time.Now()
+	s.step.Elapsed = s.end.Sub(start)
 	s.mu.Unlock()
 	end()
+	limit := most * t.config.Each
+	last := time.AfterFunc(limit, func() { stop(fmt.Errorf("a call did not end within %v after the measurement", limit)) })
+	defer last.Stop()
 	callers.Wait()
-	if err != nil {
-		return Step{}, err
+	if ctx.Err() != nil {
+		return Step{}, context.Cause(ctx)
 	}
 	return s.result(), nil
 }
 
-// wait waits until a capacity was measured for long enough.
-func (t *tuner) wait(ctx context.Context, s *sample, calls int64) error {
-	const most = 10
+// wait waits until a capacity was measured for long enough, or ctx ends.
+func (t *tuner) wait(ctx context.Context, s *sample, calls int64) {
 	for range most {
 		timer := time.NewTimer(t.config.Each)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return context.Cause(ctx)
+			return
 		}
 		s.mu.Lock()
 		n := s.step.Calls
 		s.mu.Unlock()
 		if n >= calls {
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // add adds the result of a call.
-func (s *sample) add(took time.Duration, err error) {
+func (s *sample) add(began, ended time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		return
+	took, part := ended.Sub(began), 1.0
+	if !s.end.IsZero() && ended.After(s.end) {
+		if !began.Before(s.end) {
+			return
+		}
+		part = s.end.Sub(began).Seconds() / took.Seconds()
 	}
 	s.step.Calls++
 	if err != nil {
@@ -116,6 +132,7 @@ func (s *sample) add(took time.Duration, err error) {
 		}
 		return
 	}
+	s.done += part
 	if len(s.durations) < maxDurations {
 		s.durations = append(s.durations, took)
 	} else if i := rand.Int64N(s.step.Calls - s.step.Failed); i < maxDurations {
@@ -126,7 +143,7 @@ func (s *sample) add(took time.Duration, err error) {
 // result returns the step. No goroutine uses the sample any more.
 func (s *sample) result() Step {
 	step := s.step
-	step.Throughput = float64(step.Calls-step.Failed) / step.Elapsed.Seconds()
+	step.Throughput = s.done / step.Elapsed.Seconds()
 	slices.Sort(s.durations)
 	if n := len(s.durations); n > 0 {
 		step.P50, step.P99 = s.durations[n/2], s.durations[n*99/100]

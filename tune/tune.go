@@ -19,7 +19,9 @@ type Config struct {
 	// Only lists the capacities to measure, all of them. Default: those that Run chooses.
 	Only []int64
 	// Each is how long a capacity is measured. Default 5s. It is longer, up to ten times,
-	// while fewer than 20 calls, or two for each goroutine, have ended.
+	// while fewer than 20 calls, or two for each goroutine, have ended. Calls under way at
+	// the end count: those that do not end within ten times as long after it, although
+	// their context then ends, have failed.
 	Each time.Duration
 	// MaxP99 excludes capacities at which the p99 of the calls is longer. Default: none.
 	MaxP99 time.Duration
@@ -34,11 +36,11 @@ type Config struct {
 // A Step is what was measured with one capacity.
 type Step struct {
 	Capacity   int64
-	Calls      int64         // calls that ended
+	Calls      int64         // calls that began while it was measured
 	Failed     int64         // those that returned an error
 	Err        error         // of the first one that failed; nil: none did
 	Elapsed    time.Duration // how long it was measured
-	Throughput float64       // calls a second that did not fail
+	Throughput float64       // calls a second that did not fail; one that was under way at the end counts in part
 	P50, P99   time.Duration // durations of the calls that did not fail
 	Excluded   string        // why the capacity cannot be proposed; "": it can
 }

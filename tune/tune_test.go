@@ -182,3 +182,88 @@ func ExampleRun() {
 	// Output:
 	// needed: 10 proposed: 12
 }
+
+// TestRun_CallsInFlightAtTheEndCount has a dependency in which one call in five takes
+// half a minute if there are more than four at a time. Within the time that a capacity is measured,
+// only quick calls end.
+func TestRun_CallsInFlightAtTheEndCount(t *testing.T) {
+	t.Parallel()
+	work := func(fails error) func(context.Context) error {
+		var inside, calls atomic.Int64
+		return func(context.Context) error {
+			defer inside.Add(-1)
+			if n := inside.Add(1); n > 4 && calls.Add(1)%5 == 0 {
+				time.Sleep(30 * time.Second)
+				return fails
+			}
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		}
+	}
+	t.Run("in the p99", func(t *testing.T) {
+		t.Parallel()
+		r := run(t, tune.Config{Work: work(nil), Only: []int64{4, 100}, MaxP99: time.Second})
+		if s := r.Steps[1]; s.P99 != 30*time.Second || s.Excluded == "" || r.Needed != 4 {
+			t.Errorf("needed %d: %+v", r.Needed, s)
+		}
+	})
+	t.Run("in the failures", func(t *testing.T) {
+		t.Parallel()
+		down := errors.New("timeout")
+		r := run(t, tune.Config{Work: work(down), Only: []int64{4, 100}})
+		if s := r.Steps[1]; s.Failed < 90 || !errors.Is(s.Err, down) || s.Excluded == "" || r.Needed != 4 {
+			t.Errorf("needed %d: %+v", r.Needed, s)
+		}
+	})
+	t.Run("in the throughput, in part", func(t *testing.T) {
+		t.Parallel()
+		r := run(t, tune.Config{Only: []int64{10}, Work: func(context.Context) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}})
+		if s := r.Steps[0]; s.Throughput < 3.33 || s.Throughput > 3.34 {
+			t.Errorf("%+v, want 10 calls each 3 s", s)
+		}
+	})
+	t.Run("also those that take longer than all else", func(t *testing.T) {
+		t.Parallel()
+		r := run(t, tune.Config{Only: []int64{2}, Each: time.Second, Work: func(context.Context) error {
+			time.Sleep(19 * time.Second)
+			return nil
+		}})
+		if s := r.Steps[0]; s.Calls != 2 || s.P99 != 19*time.Second || s.Throughput < 0.105 || s.Throughput > 0.106 {
+			t.Errorf("%+v, want 2 calls each 19 s", s)
+		}
+	})
+}
+
+func TestRun_CallsThatDoNotEndFail(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	r := run(t, tune.Config{Only: []int64{8}, Each: time.Second, Work: func(ctx context.Context) error {
+		if calls.Add(1)%50 == 0 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		time.Sleep(10 * time.Millisecond)
+		return nil
+	}})
+	if s := r.Steps[0]; s.Failed < 5 || s.Failed > 8 || s.Excluded == "" || s.Err == nil || !strings.Contains(s.Err.Error(), "10s") {
+		t.Errorf("%+v, want up to 8 calls that did not end", s)
+	}
+}
+
+func TestRun_EndsWithItsContextWhileCallsGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		r, err := tune.Run(ctx, tune.Config{Only: []int64{1}, Each: time.Second, Work: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		if !errors.Is(err, context.DeadlineExceeded) || len(r.Steps) != 0 {
+			t.Errorf("%v, %+v", err, r)
+		}
+	})
+}

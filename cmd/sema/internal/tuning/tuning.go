@@ -43,7 +43,8 @@ throughput, plus 20 %. More at a time only makes each run longer.
 
 The command runs many times: use one that does no harm, such as a typical query, and
 a dependency that serves nothing else meanwhile. Its output is discarded. A run that
-exits with another code than 0 has failed.
+exits with another code than 0 has failed, and so has one that has not ended ten
+times --each after the measurement: it gets SIGTERM.
 
 Exit codes: 0, 1 no number can be proposed, 126 or 127 the command cannot be run, 130
 after Ctrl-C.`,

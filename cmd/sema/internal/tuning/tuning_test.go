@@ -51,6 +51,14 @@ func TestTune_CommandsThatFail(t *testing.T) {
 	}
 }
 
+func TestTune_CommandsThatHang(t *testing.T) {
+	t.Parallel()
+	result := commandtest.Run(t, "tune", "--only", "2", "--each", "10ms", "--", "sleep", "3600")
+	if result.Code != 1 || !strings.Contains(result.Out, "did not end within 100ms") {
+		t.Errorf("exit code %d\n%s%s", result.Code, result.Out, result.Err)
+	}
+}
+
 func TestTune_Misuse(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
