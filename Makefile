@@ -130,9 +130,11 @@ readme:
 	go -C bench run . growth
 	go -C bench run ./scale
 
-# Writes the Go code of x/proto anew. A test of x/semav1 fails where it is old.
+# Writes the Go code of x/proto and the site's list of Go symbols anew. Tests of x/semav1
+# and site/reference fail where they are old.
 generate: setup
 	scripts/generate.sh
+	go generate ./site
 
 clean:
 	rm -rf $(BIN)

@@ -6,7 +6,11 @@
 // the playground. sema serve shows the same pages under /docs/.
 package main
 
+//go:generate go run . -reference pages/go.json
+
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,22 +20,28 @@ import (
 
 	"github.com/sema-go/sema/docs"
 	"github.com/sema-go/sema/site/pages"
+	"github.com/sema-go/sema/site/reference"
 )
 
 func main() {
 	out := flag.String("o", "public", "write the site into this `directory`")
+	symbols := flag.String("reference", "", "write the list of Go symbols into this `file` instead")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "site writes the documents as static HTML. Run it in the repository.\n\n  go run ./site -o public\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(*out); err != nil {
+	err := run(*out, *symbols)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "site:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out string) error {
+func run(out, symbols string) error {
+	if symbols != "" {
+		return writeReference(symbols)
+	}
 	api, err := os.ReadFile(filepath.FromSlash("x/server/openapi.json"))
 	if errors.Is(err, os.ErrNotExist) {
 		return errors.New("no x/server/openapi.json here: run go run ./site in the root of the repository")
@@ -39,7 +49,11 @@ func run(out string) error {
 	if err != nil {
 		return err
 	}
-	site, err := pages.New(pages.Options{Docs: docs.Files, OpenAPI: api, Play: "play/", Repository: docs.Repository})
+	packages, err := reference.Read(".")
+	if err != nil {
+		return err
+	}
+	site, err := pages.New(pages.Options{Docs: docs.Files, OpenAPI: api, Go: packages, Play: "play/", Repository: docs.Repository})
 	if err != nil {
 		return err
 	}
@@ -54,4 +68,21 @@ func run(out string) error {
 	}
 	fmt.Printf("open %s\n", filepath.Join(out, "index.html"))
 	return nil
+}
+
+// writeReference writes what the page of the Go packages shows. go generate runs it in the
+// directory of this file.
+func writeReference(file string) error {
+	all, err := reference.Read("..")
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(all); err != nil {
+		return err
+	}
+	return os.WriteFile(file, out.Bytes(), 0o644)
 }

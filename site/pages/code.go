@@ -1,10 +1,12 @@
 package pages
 
 import (
+	"fmt"
 	"go/scanner"
 	"go/token"
 	"html"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/renderer"
@@ -35,8 +37,26 @@ func (codeRenderer) render(w util.BufWriter, source []byte, n ast.Node, entering
 	if fenced, ok := n.(*ast.FencedCodeBlock); ok {
 		language = string(fenced.Language(source))
 	}
-	_, err := w.WriteString(`<pre tabindex="0"><code>` + highlight(code.String(), language) + "</code></pre>\n")
+	_, err := w.WriteString(`<div class="code` + fit(code.String(), language) + `"><pre><code>` + highlight(code.String(), language) + "</code></pre></div>\n")
 	return ast.WalkSkipChildren, err
+}
+
+// fit returns the class of a drawing or an output that makes its text small enough to fit the
+// page: a drawing cannot be read in parts. site.css has the classes.
+func fit(code, language string) string {
+	if language != "" && language != "text" {
+		return ""
+	}
+	columns := 0
+	for line := range strings.Lines(code) {
+		columns = max(columns, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	for _, limit := range []int{40, 56, 72, 88, 104, 120} {
+		if columns <= limit {
+			return fmt.Sprintf(" fit%d", limit)
+		}
+	}
+	return ""
 }
 
 // highlight returns code as HTML.

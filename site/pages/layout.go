@@ -3,22 +3,24 @@ package pages
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"path"
 	"slices"
+	"strings"
+	"sync"
 )
 
 //go:embed assets
 var assets embed.FS
 
-var layout = template.Must(template.ParseFS(assets, "assets/page.tmpl"))
+var layout = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(assets, "assets/page.tmpl")) })
 
 // writeAssets adds the style and the script of the pages.
 func (b *builder) writeAssets() error {
 	for name, kind := range map[string]string{
-		"site.css": "text/css; charset=utf-8", "site.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
+		"site.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
+		"site.js": "text/javascript; charset=utf-8", "search.js": "text/javascript; charset=utf-8", "theme.js": "text/javascript; charset=utf-8",
 	} {
 		content, err := assets.ReadFile("assets/" + name)
 		if err != nil {
@@ -34,7 +36,8 @@ type view struct {
 	Root           string // from the page to the root of the site
 	Play           string
 	Page           *page
-	Content        template.HTML
+	Summary        string
+	Title, Content template.HTML
 	Parts          []part // the contents of the page; nil if it is short
 	Sections       []navigation
 	Previous, Next *neighbour
@@ -61,7 +64,8 @@ func (b *builder) writePages() error {
 			return err
 		}
 		root := relative(p.path, "")
-		v := view{Root: root, Page: p, Content: content, Repository: b.options.Repository}
+		title, rest, _ := strings.Cut(string(content), "</h1>")
+		v := view{Root: root, Page: p, Summary: p.summary(), Title: template.HTML(title + "</h1>"), Content: template.HTML(rest), Repository: b.options.Repository}
 		if b.options.Play != "" {
 			v.Play = root + b.options.Play
 		}
@@ -86,42 +90,10 @@ func (b *builder) writePages() error {
 			v.Next = &neighbour{b.order[i+1].Title, relative(p.path, b.order[i+1].path), false, false}
 		}
 		var out bytes.Buffer
-		if err := layout.Execute(&out, v); err != nil {
+		if err := layout().Execute(&out, v); err != nil {
 			return fmt.Errorf("%s: %w", p.path, err)
 		}
 		b.site.files[p.path] = file{out.Bytes(), "text/html; charset=utf-8"}
 	}
 	return nil
-}
-
-// An entry of the search is a part of a page.
-type entry struct {
-	Page    string `json:"page"`
-	Heading string `json:"heading,omitempty"`
-	Address string `json:"address"`
-	Text    string `json:"text"`
-}
-
-// maxEntry bounds the text of an entry, in bytes: the index is loaded by each browser that
-// searches.
-const maxEntry = 4000
-
-// writeSearch adds the index of the search.
-func (b *builder) writeSearch() error {
-	var entries []entry
-	for _, p := range b.order {
-		for i, of := range p.contents() {
-			e := entry{Page: p.Title, Address: p.path, Text: of.text[:min(len(of.text), maxEntry)]}
-			if i > 0 {
-				e.Heading = of.Heading
-			}
-			if of.Anchor != "" {
-				e.Address += "#" + of.Anchor
-			}
-			entries = append(entries, e)
-		}
-	}
-	content, err := json.Marshal(entries)
-	b.site.files["search.json"] = file{content, "application/json"}
-	return err
 }

@@ -6,10 +6,11 @@ import (
 	"html/template"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
+	tables "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/renderer/html"
@@ -37,14 +38,21 @@ type part struct {
 	Anchor  string
 	Level   int
 	text    string
+	code    string // what its blocks of code and declarations contain
 }
 
-var markdown = goldmark.New(
-	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.Linkify),
-	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
-	// The documents are part of the repository, so their HTML is trusted.
-	goldmark.WithRendererOptions(html.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(codeRenderer{}, 100))),
-)
+// symbolLevel is the level of a part that is a symbol of a Go package: search finds it, and
+// the contents of the page do not list it.
+const symbolLevel = 7
+
+// markdown is made on first use: a program that contains the documents rarely renders them.
+var markdown = sync.OnceValue(func() goldmark.Markdown {
+	return goldmark.New(
+		goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithParagraphTransformers(util.Prioritized(tableParser{}, 200))),
+		// The documents are part of the repository, so their HTML is trusted.
+		goldmark.WithRendererOptions(html.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(codeRenderer{}, 100), util.Prioritized(tableRenderer{}, 100))),
+	)
+})
 
 // parse reads a document.
 func parse(name string, source []byte) (*page, error) {
@@ -52,7 +60,7 @@ func parse(name string, source []byte) (*page, error) {
 	if path.Base(name) == index {
 		p.path = path.Join(path.Dir(name), "index.html")
 	}
-	p.tree = markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(anchorIDs{p.anchors}))))
+	p.tree = markdown().Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(anchorIDs{p.anchors}))))
 	var comments []ast.Node
 	for n := range nodes(p.tree) {
 		switch n := n.(type) {
@@ -147,7 +155,7 @@ func (p *page) render() (template.HTML, error) {
 		return p.extra, nil
 	}
 	var out bytes.Buffer
-	if err := markdown.Renderer().Render(&out, p.text, p.tree); err != nil {
+	if err := markdown().Renderer().Render(&out, p.text, p.tree); err != nil {
 		return "", fmt.Errorf("docs/%s: %w", p.source, err)
 	}
 	return template.HTML(out.String()), nil
@@ -170,11 +178,27 @@ func (p *page) contents() []part {
 		}
 		last := &parts[len(parts)-1]
 		last.text = strings.TrimSpace(last.text + " " + p.plain(n))
+		last.code = strings.TrimSpace(last.code + " " + p.code(n))
 	}
 	return parts
 }
 
-// plain returns the text of a node without markup.
+// code returns what the blocks of code in a node contain.
+func (p *page) code(root ast.Node) string {
+	var out strings.Builder
+	for n := range nodes(root) {
+		if n.Kind() == ast.KindCodeBlock || n.Kind() == ast.KindFencedCodeBlock {
+			for i := range n.Lines().Len() {
+				line := n.Lines().At(i)
+				out.Write(line.Value(p.text))
+			}
+		}
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// plain returns the text of a node without markup and without blocks of code. Cells of a table
+// are separated by dots.
 func (p *page) plain(root ast.Node) string {
 	var out strings.Builder
 	for n := range nodes(root) {
@@ -186,11 +210,11 @@ func (p *page) plain(root ast.Node) string {
 			}
 		case *ast.String:
 			out.Write(n.Value)
-		case *ast.CodeBlock, *ast.FencedCodeBlock:
-			for i := range n.Lines().Len() {
-				line := n.Lines().At(i)
-				out.Write(line.Value(p.text))
+		case *tables.TableCell:
+			if n.PreviousSibling() != nil && n.FirstChild() != nil {
+				out.WriteString(" ·")
 			}
+			out.WriteByte(' ')
 		default:
 			if n != root && n.Type() == ast.TypeBlock {
 				out.WriteByte(' ')
@@ -198,4 +222,17 @@ func (p *page) plain(root ast.Node) string {
 		}
 	}
 	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// summary returns the first paragraph, for the description of the page.
+func (p *page) summary() string {
+	if p.tree == nil {
+		return ""
+	}
+	for n := p.tree.FirstChild(); n != nil; n = n.NextSibling() {
+		if n.Kind() == ast.KindParagraph {
+			return p.plain(n)
+		}
+	}
+	return ""
 }

@@ -15,10 +15,11 @@ import (
 
 // Options are what a site consists of.
 type Options struct {
-	Docs       fs.FS  // the documents, with README.md as the index
-	OpenAPI    []byte // describes the HTTP API; nil: the site has no API reference
-	Play       string // address of the playground, relative to the site; "": none
-	Repository string // address of the source code, for links to other files
+	Docs       fs.FS     // the documents, with README.md as the index
+	OpenAPI    []byte    // describes the HTTP API; nil: the site has no API reference
+	Go         []Package // the packages of the library; nil: those of [Packages]
+	Play       string    // address of the playground, relative to the site; "": none
+	Repository string    // address of the source code, for links to other files
 }
 
 // A Site is a set of rendered files.
@@ -36,7 +37,7 @@ type file struct {
 // a page or heading that does not exist.
 func New(o Options) (*Site, error) {
 	b := &builder{options: o, pages: map[string]*page{}, site: &Site{files: map[string]file{}}}
-	for _, step := range []func() error{b.readPages, b.readAPI, b.readIndex, b.checkLinks, b.copyImages, b.writeAssets, b.writePages, b.writeSearch} {
+	for _, step := range []func() error{b.readPages, b.readAPI, b.readGo, b.readIndex, b.readStart, b.checkLinks, b.copyImages, b.writeAssets, b.writePages, b.writeSearch} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -163,6 +164,9 @@ func (b *builder) checkLinks() error {
 func (b *builder) target(from *page, link string) (string, error) {
 	if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
 		return link, nil
+	}
+	if from.source == index {
+		link = strings.TrimPrefix(link, startLinks)
 	}
 	_, fragment, _ := strings.Cut(link, "#")
 	name := from.resolve(link)

@@ -17,7 +17,7 @@ import (
 // documents returns a small set of documents, with changes.
 func documents(changes map[string]string) fstest.MapFS {
 	all := map[string]string{
-		"README.md":       "# Index\n\nText.\n\n## Guides\n\n- [One](one.md)\n\n## Learn\n\n- [Lessons](learn/README.md)\n- [HTTP](../x/server/openapi.json)\n",
+		"README.md":       "# Index\n\nText.\n\n## Guides\n\n- [One](one.md)\n\n## Learn\n\n- [Lessons](learn/README.md)\n- [HTTP](../x/server/openapi.json)\n- [Go](../doc.go)\n",
 		"one.md":          "# One\n\nSee [below](#a-b--c), [lessons](learn/README.md#first), [code](../queue.go) and ![chart](scale/x.svg).\n\n## A *b* & `c`\n\n```go\nx := \"<a>\" // why\n```\n",
 		"learn/README.md": "# Lessons\n\n<!-- not shown -->\n\n## First\n\nBack to [one](../one.md).\n",
 		"scale/x.svg":     "<svg/>",
@@ -37,9 +37,14 @@ func documents(changes map[string]string) fstest.MapFS {
 const smallAPI = `{"info": {"title": "T", "description": "D"}, "tags": [{"name": "permits", "description": "P"}],
 	"paths": {"/v1/{name}": {"get": {"summary": "Get <it>", "tags": ["permits"], "responses": {"200": {"description": "fine"}}}}}}`
 
+var smallGo = []Package{{
+	Path: "github.com/sema-go/sema", Name: "sema", Doc: "Package sema bounds. See [Semaphore.Acquire].\n",
+	Symbols: []Symbol{{"Semaphore.Acquire", "func (s *Semaphore) Acquire() Permit", "Acquire waits."}},
+}}
+
 func build(t *testing.T, changes map[string]string) (*Site, error) {
 	t.Helper()
-	return New(Options{Docs: documents(changes), OpenAPI: []byte(smallAPI), Play: "play/", Repository: "https://example.org/r"})
+	return New(Options{Docs: documents(changes), OpenAPI: []byte(smallAPI), Go: smallGo, Play: "play/", Repository: "https://example.org/r"})
 }
 
 func mustBuild(t *testing.T) *Site {
@@ -53,7 +58,7 @@ func mustBuild(t *testing.T) *Site {
 
 func TestSite_FilesAndLinks(t *testing.T) {
 	s := mustBuild(t)
-	want := []string{"assets/icon.svg", "assets/site.css", "assets/site.js", "http-api.html", "index.html", "learn/index.html", "one.html", "scale/x.svg", "search.json"}
+	want := []string{"assets/icon.svg", "assets/search.js", "assets/site.css", "assets/site.js", "assets/theme.js", "go.html", "http-api.html", "index.html", "learn/index.html", "one.html", "scale/x.svg", "search.json"}
 	if got := s.Paths(); !slices.Equal(got, want) {
 		t.Errorf("files %q, want %q", got, want)
 	}
@@ -64,6 +69,8 @@ func TestSite_FilesAndLinks(t *testing.T) {
 		},
 		"learn/index.html": {`href="../one.html"`, `href="../assets/site.css"`, `href="../play/"`, `data-root="../"`},
 		"http-api.html":    {`<h3 id="get-v1name">`, `Get &lt;it&gt;`},
+		"index.html":       {"<h1 id=\"sema\">Sema</h1>", "go install ./cmd/sema", `<h2 id="index">`, `<h3 id="guides">`},
+		"go.html":          {`<h2 id="sema">`, `<tr id="sema.Semaphore.Acquire">`},
 	} {
 		content := string(s.files[page].content)
 		for _, w := range wanted {
@@ -103,8 +110,42 @@ func TestSite_Search(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.Address == "one.html#a-b--c" })
-	if i < 0 || entries[i].Page != "One" || entries[i].Heading != "A b & c" || !strings.Contains(entries[i].Text, "// why") {
+	if i < 0 || entries[i].Page != "One" || entries[i].Heading != "A b & c" || !strings.Contains(entries[i].Code, "// why") || strings.Contains(entries[i].Text, "why") {
 		t.Errorf("entries %+v", entries)
+	}
+	symbol := entry{Page: "Go packages", Heading: "sema.Semaphore.Acquire", Address: "go.html#sema.Semaphore.Acquire", Text: "Acquire waits.", Code: "func (s *Semaphore) Acquire() Permit", Kind: kindSymbol}
+	if !slices.Contains(entries, symbol) {
+		t.Errorf("%+v is not in the index: %+v", symbol, entries)
+	}
+}
+
+func TestTable_HasNoEmptyHeadings(t *testing.T) {
+	s, err := build(t, map[string]string{"one.md": "# One\n\n| | |\n|---|---|\n| a | b \\| `c\\|d` |\n\n| | n |\n|:--|--:|\n| x | 1 |\n| y |\n\n| a | b | c |\n|---|---|---|\n| **group** | | |\n\nno | table\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := strings.ReplaceAll(string(s.files["one.html"].content), "\n", "")
+	for _, want := range []string{
+		`<div class="table"><table><tr><td>a</td><td>b | <code>c|d</code></td></tr></table></div>`,
+		`<tr><td align="left"></td><th align="right">n</th></tr><tr><td align="left">x</td><td align="right">1</td></tr><tr><td align="left">y</td><td align="right"></td></tr></table>`,
+		`<tr><th colspan="3" scope="colgroup"><strong>group</strong></th></tr>`,
+		`<p>no | table</p>`,
+	} {
+		if !strings.Contains(content, want) {
+			t.Errorf("the page does not contain %s:\n%s", want, content)
+		}
+	}
+}
+
+func TestDrawing_FitsThePage(t *testing.T) {
+	for language, c := range map[string]struct{ code, want string }{
+		"":     {strings.Repeat("─", 100) + "\nx\n", " fit104"},
+		"text": {"short\n", " fit40"},
+		"go":   {strings.Repeat("x", 100), ""},
+	} {
+		if got := fit(c.code, language); got != c.want {
+			t.Errorf("%q of %d bytes: class %q, want %q", language, len(c.code), got, c.want)
+		}
 	}
 }
 

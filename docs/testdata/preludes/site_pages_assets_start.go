@@ -1,0 +1,3 @@
+package prelude
+
+func doQuery(context.Context) error
