@@ -5,7 +5,8 @@
 #	scripts/bare.sh vet race   these Makefile targets instead of test
 #
 # It creates a fresh Debian of this machine's release in a temporary directory,
-# clones HEAD into it, and runs the commands of README's first shell block there.
+# clones HEAD into it, and runs the commands of README's first shell block there,
+# and make test.
 # The apt sources, certificates, name servers and Go settings are this machine's.
 # It needs root and debootstrap (apt-get install debootstrap).
 #
@@ -104,18 +105,11 @@ serve() {
 		case $reply in "HTTP/1.1 201"*) ;; *) echo "unexpected reply: $reply" >&2; exit 1 ;; esac'
 }
 
-# try runs README's commands, with the given Makefile targets in place of make
-# test.
+# try runs README's commands, and then the given Makefile targets, or make test.
 try() {
 	local command stage
 	while read -r command; do
 		case $command in
-		'make test')
-			for stage in "${stages[@]}"; do
-				log "make $stage"
-				inside "SEMA_TEST_REQUIRE=1 make $stage"
-			done
-			;;
 		*' serve' | *' serve --demo')
 			log "$command"
 			serve "$command"
@@ -126,6 +120,10 @@ try() {
 			;;
 		esac
 	done < <(awk '/^```sh$/ { block = 1; next } block && /^```$/ { exit } block' "$root/root/sema/README.md" | sed 's/ *#.*//')
+	for stage in "${stages[@]}"; do
+		log "make $stage"
+		inside "SEMA_TEST_REQUIRE=1 make $stage"
+	done
 }
 
 if [ "${SEMA_BARE_WORK:-}" ]; then
