@@ -12,7 +12,7 @@ func init() {
 
 // overloadSeeds is the most seeds that a scenario runs with: in virtual time, results hardly
 // differ.
-const overloadSeeds = 3
+const overloadSeeds = 5
 
 // runOverload runs the scenarios of package overload. A bubble of package synctest needs a
 // test, so each run has a process of its own.

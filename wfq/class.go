@@ -79,10 +79,12 @@ type class struct {
 	waiters    int
 	arrivals   int64             // sum of waiter.since
 	queued     int64             // weight of all waiters
+	squares    float64           // sum of the squares of the weights of all waiters
 	backlogged list.Node[*class] // in Queue.backlog
 	length     list.Node[*class] // in tier.lengths
 	listed     int               // index in tier.lengths; 0: not in it
 	overload   overload
+	pace       pace
 
 	asking int64 // permits of inUse that are yet to be acquired from the gate behind the queue
 

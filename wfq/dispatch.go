@@ -26,6 +26,7 @@ func (q *Queue) dispatchLocked() {
 		if q.blocker == c {
 			q.reserveLocked(nil, 0)
 		}
+		c.leftLocked(w.n)
 		q.removeLocked(w)
 		q.takeLocked(w)
 		c.chargeLocked(float64(w.n)) // a nanosecond each, so that classes alternate even if the clock stands still

@@ -21,7 +21,7 @@ func (c *Class) Forecast(n int64) (wait time.Duration, err error) {
 }
 
 // CautiousWait returns how long a caller of one permit has to be prepared to wait: the
-// expected wait and a margin. It is for package admit, which rejects callers that would
+// expected wait, or that at the pace at which the class was served lately, and a margin. It is for package admit, which rejects callers that would
 // probably wait in vain.
 func (c *Class) CautiousWait(seal.Key) time.Duration {
 	c.class.q.lock()
@@ -30,20 +30,26 @@ func (c *Class) CautiousWait(seal.Key) time.Duration {
 }
 
 // The margin is a part of the expected wait: for the error of the mean hold, and for how
-// much the sum of the holds ahead varies, which is less the more there are.
+// much the sum of the holds ahead varies, which is less the more there are, and more if few
+// of them have most of the weight.
 const (
 	estimateMargin = 0.1
 	varianceMargin = 1.0 // for a single hold
 )
 
-// cautiousWaitLocked adds no margin while few callers wait: without them permits would be
-// unused when some return.
+// cautiousWaitLocked returns the expected wait while few callers wait: without them permits would
+// be unused when some return. Otherwise it minds the pace of the class, and adds a margin.
 func (c *class) cautiousWaitLocked() time.Duration {
-	wait := c.expectedWaitLocked(1)
+	expected := c.expectedWaitLocked(1)
 	if int64(c.q.waiters) < c.q.capacity {
-		return wait
+		return expected
 	}
-	cautious := float64(wait) * (1 + estimateMargin + varianceMargin/math.Sqrt(float64(c.waiters+1)))
+	wait := float64(expected)
+	if c.waiters > 0 {
+		wait = max(wait, c.pacedWaitLocked(wait))
+	}
+	own := float64(c.queued + 1)
+	cautious := wait * (1 + estimateMargin + varianceMargin*math.Sqrt(c.squares+1)/own)
 	if cautious >= math.MaxInt64 {
 		return math.MaxInt64
 	}

@@ -127,8 +127,10 @@ func (q *Queue) pushLocked(w *waiter) {
 	c.arrivals += w.since
 	c.waiters++
 	c.queued += w.n
+	c.squares += float64(w.n) * float64(w.n)
 	c.tier.queued += w.n
 	if c.waiters == 1 {
+		c.pace.startLocked(q.now)
 		q.backlog.PushBack(&c.backlogged)
 	}
 	c.relistLocked()
@@ -153,8 +155,11 @@ func (q *Queue) removeLocked(w *waiter) {
 	c.arrivals -= w.since
 	c.waiters--
 	c.queued -= w.n
+	c.squares -= float64(w.n) * float64(w.n)
 	c.tier.queued -= w.n
 	if c.waiters == 0 {
+		c.pace.stopLocked(q.now)
+		c.squares = 0 // without rounding errors
 		q.backlog.Remove(&c.backlogged)
 		c.overload.emptied()
 	}
@@ -298,6 +303,9 @@ func (w *waiter) giveUp(why error, timedOut bool) error {
 		q.free += w.n
 		c.placeLocked()
 	default:
+		if !timedOut && !waitedTooLong(why) {
+			c.leftLocked(w.n)
+		}
 		q.removeLocked(w)
 		w.status = pending
 	}

@@ -3,6 +3,7 @@ package overload
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -10,7 +11,8 @@ import (
 type Bar struct {
 	What       string
 	Got, Limit float64
-	AtLeast    bool // Got must be at least Limit; otherwise at most
+	AtLeast    bool    // Got must be at least Limit; otherwise at most
+	Low, High  float64 // of all seeds
 }
 
 // Met reports whether the limit is met.
@@ -30,7 +32,42 @@ func (b Bar) String() string {
 	if b.AtLeast {
 		most = "at least"
 	}
-	return fmt.Sprintf("%s %-78s %8.4g  (%s %.4g)", status, b.What, b.Got, most, b.Limit)
+	return fmt.Sprintf("%s %-78s %8.4g  (%s %.4g; seeds %s)", status, b.What, b.Got, most, b.Limit, b.spread())
+}
+
+// spread returns the range of the values of all seeds, as text.
+func (b Bar) spread() string {
+	if b.Low == b.High {
+		return "equal"
+	}
+	return fmt.Sprintf("%.4g – %.4g", b.Low, b.High)
+}
+
+// atLeast and atMost return the bar of a value: its median over the seeds. worst returns that
+// of a value whose worst counts.
+func (x row) atLeast(limit float64, what string, value func(Result) float64) Bar {
+	b := x.atMost(limit, what, value)
+	b.AtLeast = true
+	return b
+}
+
+func (x row) atMost(limit float64, what string, value func(Result) float64) Bar {
+	values := x.values(value)
+	return Bar{What: x.Impl.Name + ": " + what, Limit: limit, Got: medianOf(values, func(v float64) float64 { return v }), Low: slices.Min(values), High: slices.Max(values)}
+}
+
+func (x row) worst(limit float64, what string, value func(Result) float64) Bar {
+	b := x.atMost(limit, what, value)
+	b.Got = b.High
+	return b
+}
+
+// values returns a value of each seed.
+func (x row) values(value func(Result) float64) (all []float64) {
+	for _, r := range x.seeds {
+		all = append(all, value(r))
+	}
+	return all
 }
 
 // results are the results of a scenario, by implementation.
@@ -39,10 +76,11 @@ type results struct {
 	rows []row
 }
 
-// A row is the result of an implementation: medians over the seeds.
+// A row is the result of an implementation: medians over the seeds, see middle.
 type row struct {
 	Result
-	Impl Implementation
+	Impl  Implementation
+	seeds []Result
 }
 
 // judged returns the rows that bars apply to.
@@ -56,54 +94,57 @@ func (r results) judged() (all []row) {
 }
 
 // allBars returns what the scenario requires: of all implementations of ours that no permit is
-// lost and no cap exceeded, and what is special to the scenario.
+// lost and no cap exceeded, that rejections come at once, and what is special to the scenario.
 func (r results) allBars() (all []Bar) {
 	if r.Scenario.bars != nil {
 		all = r.Scenario.bars(r)
 	}
 	for _, x := range r.judged() {
+		if x.Impl.Name != CoDel { // which decides after a wait
+			all = append(all, x.atMost(1, "wait before a rejection, p99, ms", func(r Result) float64 { return ms(r.RejectP99) }))
+		}
 		all = append(all,
-			Bar{What: x.Impl.Name + ": requests above the cap", Got: float64(x.Overshoot)},
-			Bar{What: x.Impl.Name + ": leaked permits", Got: float64(x.Leaked)})
+			x.worst(0, "requests above the cap", func(r Result) float64 { return float64(r.Overshoot) }),
+			x.worst(0, "leaked permits", func(r Result) float64 { return float64(r.Leaked) }))
 	}
 	return all
 }
 
-// withinNoise is by how much the goodput of implementations may differ that are equal: they
-// serve different requests of the same trace.
-const withinNoise = 0.995
+func goodputOf(r Result) float64 { return r.Goodput }
+
+// againstRivals requires as much goodput as each rival has, seed by seed. The bar is that of
+// the best rival.
+func (r results) againstRivals(x row) Bar {
+	var worst Bar
+	for _, rival := range r.rows {
+		if rival.Impl.Ours {
+			continue
+		}
+		theirs, next := rival.values(goodputOf), 0
+		b := x.atLeast(1, "goodput / that of the best rival", func(r Result) float64 {
+			next++
+			return r.Goodput / theirs[next-1]
+		})
+		if worst.What == "" || b.Got < worst.Got {
+			worst = b
+		}
+	}
+	return worst
+}
 
 func steadyBars(load float64) func(results) []Bar {
 	return func(r results) (all []Bar) {
 		if load < 2 {
 			return nil
 		}
-		best, of := 0.0, ""
-		for _, x := range r.rows {
-			if !x.Impl.Ours && x.Goodput > best {
-				best, of = x.Goodput, x.Impl.Name
-			}
-		}
 		for _, x := range r.judged() {
-			all = append(all,
-				Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.95, AtLeast: true},
-				Bar{What: x.Impl.Name + ": goodput / that of the best rival, " + of, Got: x.Goodput / best, Limit: withinNoise, AtLeast: true})
+			all = append(all, x.atLeast(0.95, "goodput / capacity", goodputOf), r.againstRivals(x))
 			if load == 5 {
-				most := WaitBudget + ServiceP99()*12/10
-				all = append(all, Bar{What: x.Impl.Name + ": p99 of admitted requests, ms", Got: ms(x.P99), Limit: ms(most)})
+				all = append(all, x.atMost(ms(WaitBudget+ServiceP99()*12/10), "p99 of admitted requests, ms", func(r Result) float64 { return ms(r.P99) }))
 			}
-			all = append(all, atOnce(x)...)
 		}
 		return all
 	}
-}
-
-// atOnce requires rejections without a wait, except of CoDel, which decides after one.
-func atOnce(x row) []Bar {
-	if x.Impl.Name == CoDel {
-		return nil
-	}
-	return []Bar{{What: x.Impl.Name + ": wait before a rejection, p99, ms", Got: ms(x.RejectP99), Limit: 1}}
 }
 
 // A recovery is a time after which the goodput has to be what is possible, within a time.
@@ -124,7 +165,7 @@ var (
 func recoveryBars(r results) (all []Bar) {
 	for _, x := range r.judged() {
 		for _, c := range r.Recoveries {
-			all = append(all, Bar{What: x.Impl.Name + ": 0.95 of the goodput after " + c.what + ", ms", Got: ms(x.Recovery(c.after, c.before)), Limit: ms(c.within)})
+			all = append(all, x.worst(ms(c.within), "0.95 of the goodput after "+c.what+", ms", func(r Result) float64 { return ms(r.recovery(c.after, c.before)) }))
 		}
 	}
 	return all
@@ -132,9 +173,9 @@ func recoveryBars(r results) (all []Bar) {
 
 func fairnessBars(r results) (all []Bar) {
 	for _, x := range r.judged() {
-		all = append(all, Bar{What: x.Impl.Name + ": weighted Jain", Got: x.Jain, Limit: 0.98, AtLeast: true},
-			Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.95, AtLeast: true})
-		all = append(all, atOnce(x)...)
+		all = append(all,
+			x.atLeast(0.98, "weighted Jain", func(r Result) float64 { return r.Jain }),
+			x.atLeast(0.95, "goodput / capacity", goodputOf))
 	}
 	return all
 }
@@ -142,9 +183,8 @@ func fairnessBars(r results) (all []Bar) {
 func wideBars(r results) (all []Bar) {
 	for _, x := range r.judged() {
 		all = append(all,
-			Bar{What: x.Impl.Name + ": goodput / capacity", Got: x.Goodput, Limit: 0.9, AtLeast: true},
-			Bar{What: x.Impl.Name + ": wide requests served / others served", Got: x.WideServed / x.NarrowServed, Limit: 0.5, AtLeast: true})
-		all = append(all, atOnce(x)...)
+			x.atLeast(0.9, "goodput / capacity", goodputOf),
+			x.atLeast(0.5, "wide requests served / others served", func(r Result) float64 { return r.WideServed / r.NarrowServed }))
 	}
 	return all
 }

@@ -18,8 +18,10 @@ import (
 var processorLoad int64
 
 // aegisBBR returns a limiter with its defaults: it limits while the load is above 80 %. It is
-// given the load of the last 100 ms, where on a machine it sees a mean over 10 s.
+// given the load of the last 100 ms, where on a machine it sees a mean over 10 s; and none at
+// first, or else it would begin with the load of the machine.
 func aegisBBR([]Class) Gate {
+	atomic.StoreInt64(&processorLoad, 0)
 	l := bbr.NewLimiter()
 	return Gate{
 		Admit: func(context.Context, string, int64) (func(Ending), error) {

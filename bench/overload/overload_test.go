@@ -89,15 +89,14 @@ func TestResult_RecoversWhenItStaysGood(t *testing.T) {
 			r.Timeline[i].Good = 0
 		}
 	}
-	if d := r.Recovery(time.Second, 4*time.Second); d != 1250*time.Millisecond {
+	if d := r.recovery(time.Second, 4*time.Second); d != 1250*time.Millisecond {
 		t.Errorf("recovered after %v, want 1.25 s", d)
 	}
 	bad := Result{Timeline: []Bucket{20: {}}}
 	for i := range bad.Timeline {
 		bad.Timeline[i].Offered = 2
 	}
-	r.others = []Result{bad}
-	if d := (Result{Timeline: bad.Timeline}).Recovery(0, time.Second); d != never {
+	if d := (row{seeds: []Result{r, bad}}).Recovery(0, time.Second); d != never {
 		t.Errorf("recovered after %v, want never", d)
 	}
 }
@@ -146,6 +145,63 @@ func TestRun_CountsOnlyWhatWasServed(t *testing.T) {
 		r := Run(Load{For: 2 * time.Second, Phases: []Phase{{0, 5}}}, 1, open)
 		if r.Goodput > 0.6 || r.Rejected > 0 { // all wait inside until their deadline
 			t.Errorf("goodput %v, %d rejected", r.Goodput, r.Rejected)
+		}
+	})
+}
+
+func TestRun_ShedsAtOnceWhatItCannotServe(t *testing.T) {
+	t.Parallel()
+	// A request that waits for its whole budget and is rejected then, should have been shed at once.
+	for _, s := range Scenarios() {
+		if s.Name != "hog" && s.Name != "wide" {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			s.Load.For = 3 * time.Second
+			seeds := make([]Result, 3)
+			if raceDetector {
+				seeds = seeds[:1] // which take long
+			}
+			for k := range seeds {
+				synctest.Test(t, func(*testing.T) { seeds[k] = Run(s.Load, uint64(k+2), ByName(Plain)) })
+			}
+			if r := middle(seeds); r.InVain >= 0.01 || r.RejectP99 > time.Millisecond || r.Goodput < 0.9 {
+				t.Errorf("%.2f %% waited in vain, rejected after %v, goodput %.3f", 100*r.InVain, r.RejectP99, r.Goodput)
+			}
+		})
+	}
+}
+
+func TestResults_ComparesSeedBySeedWithEachRival(t *testing.T) {
+	t.Parallel()
+	goodputs := func(name string, ours bool, all ...float64) row {
+		x := row{Impl: Implementation{Name: name, Ours: ours}}
+		for _, g := range all {
+			x.seeds = append(x.seeds, Result{Goodput: g})
+		}
+		return x
+	}
+	ours := goodputs("ours", true, 0.99, 0.9, 0.95)
+	r := results{rows: []row{ours, goodputs("a", false, 0.98, 0.92, 0.94), goodputs("b", false, 0.5, 0.5, 0.5)}}
+	if b := r.againstRivals(ours); !b.Met() || b.Low != 0.9/0.92 || b.High != 0.95/0.94 || b.spread() == "equal" {
+		t.Errorf("%v, want the ratio to a", b)
+	}
+	r.rows = append(r.rows, goodputs("c", false, 0.9901, 0.9001, 0.9501))
+	if b := r.againstRivals(ours); b.Met() {
+		t.Errorf("%v is met though c had more in each seed", b)
+	}
+}
+
+func TestRun_GoodputEndsWithTheScenario(t *testing.T) {
+	t.Parallel()
+	// A request that is processed when the scenario ends counts as far as it was: which ones are,
+	// is chance, and would be a difference between equal policies.
+	synctest.Test(t, func(t *testing.T) {
+		l := Load{For: 2 * time.Second, Phases: []Phase{{0, 2}}}
+		a, b := Run(l, 1, ByName("x/sync, wait budget")), Run(l, 1, ByName("chi Throttle"))
+		if a.Goodput != b.Goodput || a.Goodput > 1 || a.Goodput < 0.99 {
+			t.Errorf("goodput %v and %v of queues that are equal", a.Goodput, b.Goodput)
 		}
 	})
 }

@@ -20,8 +20,6 @@ type Result struct {
 	Overshoot          int64              // requests in flight above the cap
 	Leaked             int64              // permits held when all requests have ended
 	Timeline           []Bucket
-
-	others []Result // of the other seeds
 }
 
 // A Bucket is the slot-time offered and served in time by the requests that arrived in a
@@ -32,7 +30,7 @@ const bucketLength = 50 * time.Millisecond
 
 func summarise(l Load, records []record) Result {
 	out := Result{Timeline: make([]Bucket, l.For/bucketLength)}
-	capacity := float64(l.For) * Slots
+	var useful time.Duration // in integers, so that equal policies have equal results
 	var admitted, rejected []time.Duration
 	var wide, wideGood, narrow, narrowGood float64
 	for _, r := range records {
@@ -43,9 +41,7 @@ func summarise(l Load, records []record) Result {
 		if r.good() {
 			good = 1
 			b.Good += work / float64(bucketLength*Slots)
-			if r.At+r.took <= l.For {
-				out.Goodput += work / capacity
-			}
+			useful += r.within
 		}
 		if r.Cost > 1 {
 			wide, wideGood = wide+1, wideGood+good
@@ -59,6 +55,7 @@ func summarise(l Load, records []record) Result {
 			rejected = append(rejected, r.took)
 		}
 	}
+	out.Goodput = float64(useful) / float64(l.For*Slots)
 	out.Admitted, out.Rejected = len(admitted), len(rejected)
 	out.P50, out.P99, out.P999 = quantile(admitted, 0.5), quantile(admitted, 0.99), quantile(admitted, 0.999)
 	out.RejectP99 = quantile(rejected, 0.99)
@@ -113,17 +110,17 @@ const enough, enoughFor = 0.95, 500 * time.Millisecond
 // never is the time of what does not happen.
 const never = time.Duration(math.MaxInt64)
 
-// Recovery returns how long after a time the goodput is again 0.95 of what is possible:
-// over the 500 ms that begin then, and over all the time to until. It returns never if it
-// does not happen. Of several seeds it is the longest.
-func (r Result) Recovery(after, until time.Duration) time.Duration {
-	longest := r.recovery(after, until)
-	for _, other := range r.others {
-		longest = max(longest, other.recovery(after, until))
+// Recovery returns the longest recovery of all seeds.
+func (x row) Recovery(after, until time.Duration) (longest time.Duration) {
+	for _, r := range x.seeds {
+		longest = max(longest, r.recovery(after, until))
 	}
 	return longest
 }
 
+// recovery returns how long after a time the goodput is again 0.95 of what is possible:
+// over the 500 ms that begin then, and over all the time to until. It returns never if it
+// does not happen.
 func (r Result) recovery(after, until time.Duration) time.Duration {
 	from, to := int(after/bucketLength), int(until/bucketLength)
 	ratio := func(a, b int) float64 {

@@ -13,8 +13,9 @@ type record struct {
 	Request
 	took     time.Duration // from its arrival to its end or rejection
 	admitted bool
-	served   bool // processed to the end
-	left     bool // its client left before the end
+	served   bool          // processed to the end
+	within   time.Duration // slot-time that it took before the end of the scenario, at normal speed
+	left     bool          // its client left before the end
 }
 
 func (r record) good() bool { return r.served && !r.left && r.took <= Deadline }
@@ -74,10 +75,10 @@ func (s *service) serve(g Gate, r Request) record {
 		return ended(r, arrived)
 	}
 	s.count(r.Cost)
-	served := s.process(ctx, r)
+	within, served := s.process(ctx, r)
 	s.count(-r.Cost)
 	out := ended(r, arrived)
-	out.admitted, out.served = true, served
+	out.admitted, out.served, out.within = true, served, within
 	switch {
 	case out.left:
 		done(Left)
@@ -90,18 +91,20 @@ func (s *service) serve(g Gate, r Request) record {
 }
 
 // process processes a request to its end, also if its client leaves meanwhile. It reports
-// whether it did: a request whose client leaves before is not processed.
-func (s *service) process(ctx context.Context, r Request) bool {
+// whether it did: a request whose client leaves before is not processed. within is the part
+// of its work before the end of the scenario.
+func (s *service) process(ctx context.Context, r Request) (within time.Duration, served bool) {
 	if s.slots.Acquire(ctx, r.Cost) != nil {
-		return false
+		return 0, false
 	}
-	took := time.Duration(float64(r.Service) * s.load.factor(time.Since(s.start)))
+	began := time.Since(s.start)
+	took := max(1, time.Duration(float64(r.Service)*s.load.factor(began)))
 	s.mu.Lock()
 	s.busy += took * time.Duration(r.Cost)
 	s.mu.Unlock()
 	time.Sleep(took)
 	s.slots.Release(r.Cost)
-	return true
+	return r.work() * min(took, max(0, s.load.For-began)) / took, true
 }
 
 // report calls notify with the load of the slots, until ctx ends.

@@ -77,7 +77,7 @@ func runScenario(s Scenario, seeds int, bubble func(result any, args ...string))
 	wg.Wait()
 	rows := make([]row, len(s.Of))
 	for k, i := range s.Of {
-		rows[k] = row{middle(measured[k]), i}
+		rows[k] = row{middle(measured[k]), i, measured[k]}
 	}
 	return rows
 }
@@ -115,7 +115,6 @@ func middle(all []Result) Result {
 	for _, r := range all {
 		out.Overshoot, out.Leaked = max(out.Overshoot, r.Overshoot), max(out.Leaked, r.Leaked)
 	}
-	out.others = all[1:]
 	return out
 }
 
