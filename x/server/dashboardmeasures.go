@@ -60,10 +60,14 @@ func (a dashboardAPI) Live(name string, busy bool) (l dashboard.Live) {
 			l.Grants, l.Failures = float64(sample.Grants)/sampleEvery.Seconds(), float64(sample.Failures)/sampleEvery.Seconds()
 		}
 	}
+	now := time.Now()
+	if series := a.service.meter.Series(name); series != nil {
+		l.Next, l.NextSpent, _ = series.Next(now)
+	}
 	if !busy {
 		return l
 	}
-	now, open := time.Now(), a.service.meter.Open(name)
+	open := a.service.meter.Open(name)
 	if !open.HeadSince.IsZero() {
 		l.HeadAge = now.Sub(open.HeadSince)
 	}

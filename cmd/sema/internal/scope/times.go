@@ -41,6 +41,20 @@ func agesOf(s State, now time.Time) *Times {
 	return t
 }
 
+// WithAges returns measured times, which may be nil, with the ages of the holders and waiters at a time.
+func (s State) WithAges(t *Times, now time.Time) *Times {
+	ages := agesOf(s, now)
+	if t == nil {
+		return ages
+	}
+	if ages == nil {
+		ages = &Times{}
+	}
+	of := *t
+	of.HeadAge, of.FirstNeeds, of.OldestHold = ages.HeadAge, ages.FirstNeeds, ages.OldestHold
+	return &of
+}
+
 // A getter is a store that is a service, which measures.
 type getter interface {
 	Get(ctx context.Context, path string, into any) error

@@ -64,7 +64,7 @@ func (m model) press(key tea.KeyPressMsg) (model, tea.Cmd) {
 	case "?":
 		m.helping = true
 	case "s":
-		m.order = (m.order + 1) % orders
+		m.order = m.nextOrder()
 	case "/":
 		m.back, m.mode, m.typed = listing, filtering, m.filter
 	default:

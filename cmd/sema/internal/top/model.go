@@ -73,10 +73,18 @@ const (
 	byWaiters order = iota
 	byUse
 	byName
+	byWaitP99 // the last ones only on wide terminals, which show these columns
+	byGrants
 	orders
 )
 
-func (o order) String() string { return [...]string{"waiters", "use", "name"}[o] }
+// nextOrder returns the order after the present one.
+func (m model) nextOrder() order {
+	if next := m.order + 1; next < byWaitP99 || m.wide() && next < orders {
+		return next
+	}
+	return 0
+}
 
 func newModel(ctx context.Context, from source, where string, every time.Duration, prefix string) model {
 	return model{ctx: ctx, from: from, where: where, every: every, prefix: prefix, width: 80, height: 24, arranged: &arrangement{}}
@@ -223,6 +231,10 @@ func (m model) arrange() []semaphore {
 			return cmp.Or(unread, waiters, use, name)
 		case byUse:
 			return cmp.Or(unread, use, waiters, name)
+		case byWaitP99:
+			return cmp.Or(unread, cmp.Compare(b.waitP99(), a.waitP99()), waiters, name)
+		case byGrants:
+			return cmp.Or(unread, cmp.Compare(b.grants(), a.grants()), waiters, name)
 		}
 		return name
 	})

@@ -24,6 +24,13 @@ func TestModel_Screens(t *testing.T) {
 	s.press("/", "d", "e")
 	s.golden("filter-132x30")
 	s = newScreen(t, 160, 40)
+	span := func(d time.Duration) *scope.Duration { return new(scope.Duration(d)) }
+	for i, times := range map[int]*scope.Times{
+		1: {HeadAge: span(7 * time.Second), FirstNeeds: 5, OldestHold: span(83 * time.Minute), Grants: new(12.5), WaitP99: span(1234 * time.Millisecond), HoldP99: span(4 * time.Second)},
+		4: {OldestHold: span(20 * time.Second), Grants: new(2.0), HoldP99: span(time.Second)},
+	} {
+		s.from.page.semaphores[i].Times = times
+	}
 	for i := range 30 {
 		s.from.page.semaphores[1].InUse = int64(i % 41) // db
 		s.polled(noon)
@@ -55,6 +62,20 @@ func TestModel_ListsProblemsFirst(t *testing.T) {
 	s.press("s")
 	first("api/search")
 	s.want("NAME▾")
+	s.press("s")
+	s.want("WAIT▾")
+
+	s = newScreen(t, 160, 24)
+	s.from.page.semaphores = s.from.page.semaphores[:8]
+	s.from.page.semaphores[2].Times = &scope.Times{WaitP99: new(scope.Duration(time.Second))}
+	s.from.page.semaphores[3].Times = &scope.Times{Grants: new(7.0)}
+	s.polled(noon)
+	s.press("s", "s", "s")
+	first("deploy")
+	s.want("WAIT P99▾")
+	s.press("s")
+	first("emails")
+	s.want("GRANTS/S▾")
 	s.press("s")
 	s.want("WAIT▾")
 }

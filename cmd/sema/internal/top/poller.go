@@ -60,6 +60,10 @@ type poller struct {
 	mu     sync.Mutex // held during a poll
 	survey survey.Survey
 	read   map[string]semaphore // by name, as last read
+
+	times    map[string]*scope.Times // by name, as last measured
+	measured time.Time
+	took     time.Duration // of the last measurement
 }
 
 const (
@@ -67,8 +71,12 @@ const (
 	mostRead = 500
 	// atATime is the number of concurrent reads.
 	atATime = 8
-	// surveyTime bounds the time in which a poll reads the others.
+	// surveyTime bounds the time in which a poll reads the others, and that of a measurement.
 	surveyTime = 2 * time.Second
+	// measureEvery is the interval at which all semaphores are measured. Measurements that took d are
+	// not repeated before measureShare times d.
+	measureEvery = 5 * time.Second
+	measureShare = 20
 )
 
 // poll reads the selected semaphore, those with the most waiters, and some of the others. The
@@ -114,9 +122,24 @@ func (p *poller) poll(ctx context.Context, prefix, selected string) (result page
 	return result, nil
 }
 
-// measure sets the times of the selected semaphore, which its page shows.
+// measure sets the times of all semaphores. Those of the selected one, which its page shows, are new.
 func (p *poller) measure(ctx context.Context, prefix, selected string, all []semaphore) {
+	if start := time.Now(); start.Sub(p.measured) >= max(measureEvery, measureShare*p.took) {
+		states := make([]scope.State, len(all))
+		for i := range all {
+			states[i] = all[i].State
+		}
+		soon, cancel := context.WithTimeout(ctx, surveyTime)
+		p.scope.Measure(soon, prefix, states)
+		cancel()
+		p.measured, p.took = time.Now(), time.Since(start)
+		p.times = make(map[string]*scope.Times, len(states))
+		for _, s := range states {
+			p.times[s.Name] = s.Times
+		}
+	}
 	for i := range all {
+		all[i].Times = all[i].WithAges(p.times[all[i].Name], all[i].now)
 		if all[i].Name == selected {
 			one := []scope.State{all[i].State}
 			p.scope.Measure(ctx, prefix, one)

@@ -23,6 +23,9 @@ type crowd struct {
 	changed []scope.Change
 	reads   atomic.Int64
 	takes   time.Duration
+
+	measures     int
+	measureTakes time.Duration
 }
 
 func (c *crowd) Names(context.Context, string) (names []string, err error) {
@@ -32,7 +35,15 @@ func (c *crowd) Names(context.Context, string) (names []string, err error) {
 	return names, nil
 }
 
-func (c *crowd) Measure(context.Context, string, []scope.State) {}
+func (c *crowd) Measure(_ context.Context, _ string, states []scope.State) {
+	if len(states) != 1 { // otherwise it is the selected one
+		c.measures++
+		time.Sleep(c.measureTakes)
+	}
+	for i := range states {
+		states[i].Times = &scope.Times{Window: scope.Duration(time.Minute), Grants: new(float64(c.measures))}
+	}
+}
 
 func (c *crowd) Now(context.Context) time.Time { return c.clock }
 
@@ -154,5 +165,38 @@ func TestPoller_SlowStore(t *testing.T) {
 				t.Fatalf("after %d polls %d are unread", polls, v.more)
 			}
 		}
+	})
+}
+
+// TestPoller_MeasuresAll checks that every semaphore has the figures of a service, and fresh ages, and
+// that measurements take a twentieth of the time at most.
+func TestPoller_MeasuresAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{n: 7, clock: noon.Add(time.Minute)}
+		from := &poller{scope: c}
+		measures := func(want int) {
+			t.Helper()
+			p, err := from.poll(t.Context(), "", "s0003")
+			if err != nil || c.measures != want {
+				t.Errorf("%d measurements, want %d; %v", c.measures, want, err)
+			}
+			for _, s := range p.semaphores {
+				if s.failure == "" && (s.grants() != float64(want) || s.Name != "s0003" && time.Duration(*s.Times.OldestHold) != c.clock.Sub(noon)) {
+					t.Errorf("%s: %+v", s.Name, s.Times)
+				}
+			}
+		}
+		measures(1)
+		time.Sleep(time.Second)
+		c.clock = c.clock.Add(time.Second)
+		measures(1)
+		time.Sleep(measureEvery)
+		c.measureTakes = time.Second
+		measures(2)
+		time.Sleep(2 * measureEvery)
+		measures(2)
+		time.Sleep(measureShare * time.Second)
+		measures(3)
 	})
 }

@@ -154,12 +154,16 @@ func hints(pairs ...string) string {
 // widths returns the widths of the variable columns.
 func (m model) widths(shown []semaphore) (name, bar int) {
 	const fixed, leastName, leastBar, mostBar = 48, 12, 8, 60
-	room := max(leastName+leastBar, m.width-fixed-m.wideColumns())
+	room := max(leastName+leastBar, m.width-fixed-m.wideColumns()-m.wordsWidth())
 	name = leastName
 	for _, s := range shown {
 		name = max(name, ansi.StringWidth(printable.Line(s.Name)))
 	}
-	name = min(name, max(leastName, room*3/5))
+	share := room * 3 / 5
+	if m.wide() {
+		share = room * 4 / 5
+	}
+	name = min(name, max(leastName, share))
 	return name, max(leastBar, min(mostBar, room-name))
 }
 
@@ -167,15 +171,9 @@ func (m model) widths(shown []semaphore) (name, bar int) {
 func (m model) list() []string {
 	shown := m.shown()
 	name, bar := m.widths(shown)
-	title := func(text string, by order) string {
-		if m.order == by {
-			return text + "▾"
-		}
-		return text
-	}
-	head := fmt.Sprintf("  %s  %s  %s %s  %7s  %s", fit(title("NAME", byName), name), fit(title("USE", byUse), bar), right("IN USE/CAP", 11), right(title("WAIT", byWaiters), 6), "HOLDERS", "STATE")
+	head := fmt.Sprintf("  %s  %s  %s %s  %7s  %s", fit(m.titleOf("NAME", byName), name), fit(m.titleOf("USE", byUse), bar), right("IN USE/CAP", 11), right(m.titleOf("WAIT", byWaiters), 6), "HOLDERS", "STATE")
 	if m.wide() {
-		head = strings.TrimSuffix(head, "STATE") + wideTitles() + "STATE"
+		head = strings.TrimSuffix(head, "STATE") + m.wideTitles() + "STATE"
 	}
 	lines := []string{m.titled(head, len(shown))}
 	_, at, _ := m.chosen()
@@ -191,6 +189,14 @@ func (m model) list() []string {
 		lines = append(lines, "", "  no semaphores; the first acquire creates one")
 	}
 	return lines
+}
+
+// titleOf marks the title of the column by which the list is sorted.
+func (m model) titleOf(text string, by order) string {
+	if m.order == by {
+		return text + "▾"
+	}
+	return text
 }
 
 // titled renders the titles of columns, and which of n rows are on the screen if not all fit.
@@ -219,7 +225,7 @@ func (m model) row(s semaphore, chosen bool, name, bar int) string {
 	if m.wide() {
 		more = m.wideCells(s)
 	}
-	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s%s", marker, label, s.bar(bar), right(amount(s.InUse)+"/"+amount(s.Effective), 11), waiting, amount(int64(len(s.Holders))), more, s.state())
+	return fmt.Sprintf("%s%s  %s  %s %s  %7s  %s%s", marker, label, s.bar(bar), right(amount(s.InUse)+"/"+amount(s.Effective), 11), waiting, amount(int64(len(s.Holders))), more, m.stateOf(s))
 }
 
 // bar renders the use, in eighths of a column.
@@ -252,10 +258,15 @@ func (s semaphore) state() string {
 		return critical.Render("over by " + amount(s.InUse-s.Effective))
 	case s.Effective < s.Capacity:
 		return tense.Render("rising to " + amount(s.Capacity))
-	case s.InUse == s.Effective && s.Waiting > 0:
-		return alarming.Render("full")
 	case s.InUse == s.Effective:
-		return tense.Render("full")
+		style, text := tense, "full"
+		if s.Waiting > 0 {
+			style = alarming
+		}
+		if s.Window > 0 {
+			text = "spent"
+		}
+		return style.Render(text)
 	case s.Window > 0:
 		return "per " + flags.Span(time.Duration(s.Window))
 	}

@@ -74,21 +74,80 @@ func spark(trend []float64) string {
 }
 
 // wideTitles and wideCells are the columns of a wide list.
-func wideTitles() string {
-	return fmt.Sprintf("%s %8s %8s  ", fit("RECENT USE", sparkWidth), "WAIT P99", "GRANTS/S")
+func (m model) wideTitles() string {
+	return fmt.Sprintf("%s %s %s  ", fit("RECENT USE", sparkWidth), right(m.titleOf("WAIT P99", byWaitP99), 9), right(m.titleOf("GRANTS/S", byGrants), 9))
+}
+
+// wordsWidth is the space that a wide list has for problems in words, beside the state.
+func (m model) wordsWidth() int {
+	if !m.wide() {
+		return 0
+	}
+	return 24
+}
+
+// stateOf renders the state, and on wide terminals what is wrong, in words.
+func (m model) stateOf(s semaphore) string {
+	words := s.problem()
+	if !m.wide() || words == "" {
+		return s.state()
+	}
+	if s.Waiting > 0 {
+		words = alarming.Render(words)
+	}
+	return strings.TrimSpace(s.state() + " " + words)
+}
+
+// A hold is an outlier if it takes more than outlier times the 99th percentile, and longHold at least.
+// These are the bounds of the dashboard.
+const (
+	outlier  = 5
+	longHold = 30 * time.Second
+)
+
+// problem describes how long the first waiter has waited, and an outlier among the holds; "": neither.
+func (s semaphore) problem() string {
+	t := s.Times
+	if t == nil {
+		return ""
+	}
+	var parts []string
+	if s.Waiting > 0 && t.HeadAge != nil {
+		parts = append(parts, "head "+age(time.Duration(*t.HeadAge)))
+	}
+	if t.OldestHold != nil && t.HoldP99 != nil {
+		held, p99 := time.Duration(*t.OldestHold), time.Duration(*t.HoldP99)
+		if p99 > 0 && held >= longHold && held > outlier*p99 {
+			parts = append(parts, "held "+age(held)+", p99 "+figure.Short(p99).String())
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// waitP99 and grants return what a service has measured; -1: it is not known.
+func (s semaphore) waitP99() time.Duration {
+	if s.Times == nil || s.Times.WaitP99 == nil {
+		return -1
+	}
+	return time.Duration(*s.Times.WaitP99)
+}
+
+func (s semaphore) grants() float64 {
+	if s.Times == nil || s.Times.Grants == nil {
+		return -1
+	}
+	return *s.Times.Grants
 }
 
 func (m model) wideCells(s semaphore) string {
 	wait, grants := "–", "–"
-	if t := s.Times; t != nil {
-		if t.WaitP99 != nil {
-			wait = figure.Short(time.Duration(*t.WaitP99)).String()
-		}
-		if t.Grants != nil {
-			grants = fmt.Sprintf("%.3g", *t.Grants)
-		}
+	if d := s.waitP99(); d >= 0 {
+		wait = figure.Short(d).String()
 	}
-	return fmt.Sprintf("%s %s %s  ", calm.Render(spark(m.trends[s.Name])), right(wait, 8), right(grants, 8))
+	if n := s.grants(); n >= 0 {
+		grants = fmt.Sprintf("%.3g", n)
+	}
+	return fmt.Sprintf("%s %s %s  ", calm.Render(spark(m.trends[s.Name])), right(wait, 9), right(grants, 9))
 }
 
 // wideColumns returns the width of these columns.
@@ -96,7 +155,7 @@ func (m model) wideColumns() int {
 	if !m.wide() {
 		return 0
 	}
-	return ansi.StringWidth(wideTitles())
+	return ansi.StringWidth(m.wideTitles())
 }
 
 // help describes the keys and the columns.
@@ -104,7 +163,7 @@ func (m model) help() []string {
 	lines := []string{"", strong.Render("  Keys")}
 	for _, k := range [][2]string{
 		{"↑ ↓  j k", "choose a semaphore, a holder or a waiter"}, {"Enter", "show the holders and waiters"}, {"Esc", "go back; in the list: remove the filter"},
-		{"⇥", "jump between holders and waiters"}, {"/", "filter by name, as you type"}, {"s", "sort by waiters, use or name"},
+		{"⇥", "jump between holders and waiters"}, {"/", "filter by name, as you type"}, {"s", "sort by waiters, use, name; wide: waits, grants"},
 		{"d  r", "drain, resume"}, {"c", "set the capacity"}, {"x", "revoke the permit of the chosen holder"}, {"q", "quit"},
 	} {
 		lines = append(lines, fmt.Sprintf("  %s  %s", strong.Render(fit(k[0], 9)), k[1]))

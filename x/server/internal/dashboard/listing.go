@@ -110,6 +110,7 @@ func newRow(s protocol.Summary, created bool, live Live, was *row) *row {
 	if live.Measured {
 		one.Rate = perSecond(live.Grants)
 	}
+	one.free = one.freeText(live)
 	one.rank, one.Problem = problemOf(one)
 	one.shown = shownRow{figures: one.figures(), problem: one.Problem, waitP99: one.WaitP99, rate: one.Rate, created: created}
 	if was != nil && was.shown == one.shown && was.live == live {
@@ -163,23 +164,12 @@ func problemOf(r *row) (rank int, text string) {
 // full reports whether no permit is free.
 func (r *row) full() bool { return r.Created && r.InUse >= r.Effective }
 
-// States adds that a semaphore has not been used yet, and when a rate has its next permit.
+// States adds that a semaphore has not been used yet.
 func (r *row) States() []state {
 	if !r.Created {
 		return []state{{"declared", "The operator has declared it. The first acquire creates it.", "calm"}}
 	}
-	all := r.semaphore.States()
-	for i, one := range all {
-		if one.Text == "full" && r.IsRate() {
-			all[i] = state{"spent, next in about " + Brief(r.pace()), fmt.Sprintf("All permits of the last %s are spent.", r.Window()), one.Tone}
-		}
-	}
-	return all
-}
-
-// pace returns the mean time between two permits of a rate.
-func (s semaphore) pace() time.Duration {
-	return span(s.Config.Window) / time.Duration(max(1, s.Config.Capacity))
+	return r.semaphore.States()
 }
 
 // orders maps the overview's sort orders to comparisons. The default is "problem". Rows that

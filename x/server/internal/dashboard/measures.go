@@ -43,6 +43,8 @@ type Live struct {
 	HeadAge, OldestHold time.Duration // of clients of this server; 0: none
 	WaitP99, HoldP99    time.Duration // of the last minutes; 0: none
 	Grants, Failures    float64       // a second, of the last seconds
+	Next                time.Duration // until a rate has its next permit, at most; 0: unknown
+	NextSpent           int64         // permits behind Next; if more are spent, Next may be sooner
 }
 
 // noMeasures is for programs without measurements.

@@ -224,3 +224,30 @@ func TestText_Formats(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestSemaphore_SpentRate checks what is shown of a rate without free permits: when it has the next
+// one, if this server has granted all of them, and at the latest otherwise.
+func TestSemaphore_SpentRate(t *testing.T) {
+	t.Parallel()
+	s := shown(6, 6, 6, 0, nil)
+	s.Config.Kind, s.Config.Window = protocol.Rate, 3_000_000
+	for _, c := range []struct {
+		live Live
+		want string
+	}{
+		{Live{Next: 320 * time.Millisecond, NextSpent: 6}, "spent, next in 0.3s"},
+		{Live{Next: time.Millisecond, NextSpent: 6}, "spent, next in 0.1s"},
+		{Live{Next: 2 * time.Second, NextSpent: 4}, "spent, next within 2.0s"},
+		{Live{Next: 61 * time.Second, NextSpent: 6}, "spent, next in 1m 1s"},
+		{Live{}, "spent"},
+	} {
+		s.free = s.freeText(c.live)
+		if all := s.States(); len(all) != 1 || all[0].Text != c.want || !strings.Contains(all[0].Why, "every 500ms") {
+			t.Errorf("%+v: %+v, want %s", c.live, all, c.want)
+		}
+	}
+	s.InUse = 5
+	if got := s.freeText(Live{Next: time.Second, NextSpent: 6}); got != "" || len(s.States()) != 0 {
+		t.Errorf("%q of a rate with a free permit", got)
+	}
+}

@@ -236,7 +236,7 @@ func (r *reader) inspect(ctx context.Context, key entryKey, parts *parts, now *r
 	there, _ := now.wait(ctx) // a store without a clock uses the local one
 	whole := newSemaphore(key.name, stored, at.Add(there.ahead))
 	live := r.measures.Live(key.name, false)
-	whole.p99 = live.HoldP99
+	whole.p99, whole.free = live.HoldP99, whole.freeText(live)
 	past := func() history.Curve {
 		curve, _ := r.measures.Past(key.name, usageSpan)
 		return curve

@@ -16,6 +16,7 @@ type semaphore struct {
 	Name string
 	now  time.Time     // on the store's clock
 	p99  time.Duration // of recent holds; 0: unknown
+	free string        // when a rate has its next permit, in words; "": unknown
 
 	holding, waiting int64  // numbers of leases and queued acquires; not all may be listed
 	after, next      string // cursors of this page and of the next one, as in the API
@@ -151,10 +152,32 @@ func (s semaphore) States() (all []state) {
 		all = append(all, state{"over by " + count(s.InUse-s.Effective), "More permits are in use than the lowered capacity: nothing is granted until enough are released.", "critical"})
 	case s.Effective < c.Capacity:
 		all = append(all, state{"ramping to " + count(c.Capacity), fmt.Sprintf("The capacity rises by %s per second.", count(c.Ramp)), "tense"})
+	case s.InUse == s.Effective && c.Capacity > 0 && !c.Draining && s.IsRate():
+		all = append(all, state{"spent" + s.free, fmt.Sprintf("All permits of the last %s are spent. On average, one becomes free every %s.", s.Window(), Brief(s.pace())), s.Tone()})
 	case s.InUse == s.Effective && c.Capacity > 0 && !c.Draining:
 		all = append(all, state{"full", "All permits are in use.", s.Tone()})
 	}
 	return all
+}
+
+// pace returns the mean time between two permits of a rate.
+func (s semaphore) pace() time.Duration {
+	return span(s.Config.Window) / time.Duration(max(1, s.Config.Capacity))
+}
+
+// freeText describes when a spent rate has its next permit.
+func (s semaphore) freeText(l Live) string {
+	if !s.IsRate() || s.InUse < s.Effective || l.Next <= 0 {
+		return ""
+	}
+	in := age(l.Next)
+	if l.Next < 10*time.Second {
+		in = fmt.Sprintf("%.1fs", max(0.1, l.Next.Seconds()))
+	}
+	if l.NextSpent < s.InUse {
+		return ", next within " + in
+	}
+	return ", next in " + in
 }
 
 // A bar shows the permits in use, over the capacity, and to come, in percent of its width.

@@ -45,11 +45,11 @@ type figures struct {
 	config                   protocol.Config
 	effective, inUse         int64
 	holding, waiting, listed int64
-	next                     string
+	next, free               string
 }
 
 func (s semaphore) figures() figures {
-	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases)), s.next}
+	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases)), s.next, s.free}
 }
 
 // page returns the semaphore's page, in parts that change independently.

@@ -68,6 +68,7 @@ type Series struct {
 	reasons map[string]uint64 // rejections
 	window  window
 	recent  *recentWaits // nil: nothing has waited yet
+	spent   *spent       // nil: not a rate, or nothing was granted
 	state   State
 }
 
