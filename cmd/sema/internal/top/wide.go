@@ -78,7 +78,7 @@ func (m model) wideTitles() string {
 	return fmt.Sprintf("%s %s %s  ", fit("RECENT USE", sparkWidth), right(m.titleOf("WAIT P99", byWaitP99), 9), right(m.titleOf("GRANTS/S", byGrants), 9))
 }
 
-// wordsWidth is the space that a wide list has for problems in words, beside the state.
+// wordsWidth returns the space of a wide list for problems in words, beside the state.
 func (m model) wordsWidth() int {
 	if !m.wide() {
 		return 0
