@@ -28,6 +28,7 @@ type Group struct {
 	mu       sync.Mutex // guards what follows
 	errs     []error    // at most one without AllErrors
 	panicked *Panic     // the first
+	failures int64      // functions that returned an error or panicked
 }
 
 // An Option configures [New].
@@ -88,10 +89,12 @@ func (g *Group) TryGo(fn func(ctx context.Context) error) bool {
 		return false
 	}
 	p, err := g.tryAcquire(1)
-	if err == nil {
-		g.workers.run(g, p, fn)
+	if err != nil {
+		g.workers.rejected(err)
+		return false
 	}
-	return err == nil
+	g.workers.run(g, p, fn)
+	return true
 }
 
 // GoWithin runs fn like GoN, but waits for the permits only until ctx ends, too. It returns
@@ -137,16 +140,20 @@ func (g *Group) call(p sema.Permit, fn func(ctx context.Context) error) {
 
 // ended records how a function has ended.
 func (g *Group) ended(err error, panicked *Panic) {
-	if panicked != nil {
-		g.mu.Lock()
-		if g.panicked == nil {
-			g.panicked = panicked
-		}
-		g.endLocked(panicked)
-		g.mu.Unlock()
-	} else if err != nil {
-		g.fail(err)
+	if panicked == nil && err == nil {
+		return
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failures++
+	if panicked == nil {
+		g.failLocked(err)
+		return
+	}
+	if g.panicked == nil {
+		g.panicked = panicked
+	}
+	g.endLocked(panicked)
 }
 
 // settle waits for all functions, and ends the goroutines of the group.
@@ -161,6 +168,10 @@ func (g *Group) settle() {
 func (g *Group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.failLocked(err)
+}
+
+func (g *Group) failLocked(err error) {
 	if g.all && g.ctx.Err() == nil {
 		g.errs = append(g.errs, err)
 		return

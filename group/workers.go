@@ -30,6 +30,7 @@ type workers struct {
 	place    place
 	running  int // goroutines that have a permit, or are about to get one
 	most     int // as many had a permit when none was free; 0: unknown
+	tally    tally
 	ended    bool
 }
 
@@ -67,6 +68,7 @@ func (w *workers) start(ctx context.Context, g *Group, n int64, fn func(ctx cont
 			return nil
 		case !errors.Is(err, sema.ErrFull):
 			w.running--
+			w.tally.Failed(err, false)
 			w.mu.Unlock()
 			return err
 		}
@@ -95,9 +97,18 @@ func (w *workers) run(g *Group, p sema.Permit, fn func(ctx context.Context) erro
 	w.runLocked(g, task{fn, p})
 }
 
+// rejected counts a function that does not run because no permit was free at once.
+func (w *workers) rejected(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally.Failed(err, false)
+}
+
 // runLocked runs a task that running counts.
 func (w *workers) runLocked(g *Group, t task) {
 	g.functions.Add(1)
+	w.tally.Acquired++
+	w.tally.started(t.permit.Weight())
 	w.assignLocked(g, t)
 }
 
@@ -128,10 +139,12 @@ func (w *workers) wait(ctx context.Context, g *Group, j *job) error {
 	w.jobs.remove(j)
 	w.jobs.recycle(j)
 	w.leaveLocked()
-	if err := context.Cause(ctx); err != nil {
-		return err
+	err := context.Cause(ctx)
+	if err == nil {
+		err = context.Cause(g.ctx)
 	}
-	return context.Cause(g.ctx)
+	w.tally.Failed(err, true)
+	return err
 }
 
 // firstLocked returns the first job whose context has not ended, or nil. It rejects those
@@ -151,6 +164,7 @@ func (w *workers) firstLocked(g *Group) *job {
 func (w *workers) takeLocked(g *Group, j *job) (fn func(ctx context.Context) error, accepted int) {
 	fn = j.fn
 	w.jobs.remove(j)
+	w.tally.Acquired++
 	if !j.accepted {
 		g.functions.Add(1)
 		j.done <- nil
@@ -169,6 +183,7 @@ func (w *workers) takeLocked(g *Group, j *job) (fn func(ctx context.Context) err
 // of the group.
 func (w *workers) rejectLocked(g *Group, j *job, err error) {
 	w.jobs.remove(j)
+	w.tally.Failed(err, true)
 	if !j.accepted {
 		j.done <- err
 		return
@@ -212,6 +227,7 @@ func (w *workers) perform(g *Group, t task) {
 		t.permit.Release()
 		w.mu.Lock()
 		w.running--
+		w.tally.finished(t.permit.Weight())
 		w.mu.Unlock()
 	}()
 	var kept, last time.Time // since when the permit is kept for further functions, and the end of the last one
@@ -265,6 +281,7 @@ func (w *workers) represent(g *Group) task {
 		case err == nil && j != nil && j.n == n:
 			fn, _ := w.takeLocked(g, j)
 			w.running++
+			w.tally.started(n)
 			w.most = max(w.most, w.running)
 			w.delegateLocked(g)
 			return task{fn, p}

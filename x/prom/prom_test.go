@@ -130,6 +130,16 @@ func TestCollector_ExportsEveryKind(t *testing.T) {
 	acquire(t, local, 1)
 	r.Add("gpu", local, "why")
 
+	end := make(chan struct{})
+	work := group.New(t.Context(), sema.New(6), group.AllErrors)
+	defer work.Wait()
+	defer close(end)
+	r.Add("import", work, "why")
+	for range 2 {
+		work.GoN(2, func(context.Context) error { <-end; return nil })
+	}
+	work.GoWithin(t.Context(), 7, nil) // more than the capacity
+
 	client := fleet.New(memstore.New())
 	defer client.Close(context.Background(), fleet.CloseRelease)
 	remote, err := client.Semaphore("jobs", 7, sema.Observe(metrics))
@@ -153,6 +163,12 @@ func TestCollector_ExportsEveryKind(t *testing.T) {
 		`sema_class_acquires_total{backend="process",class="acme",outcome="acquired",semaphore="tenants"}`: 1,
 		`sema_pool_items{backend="process",semaphore="connections",state="lent"}`:                          1,
 		`sema_pool_opens_total{backend="process",semaphore="connections"}`:                                 1,
+		`sema_permits_capacity{backend="process",semaphore="import"}`:                                      6,
+		`sema_permits_in_use{backend="process",semaphore="import"}`:                                        4,
+		`sema_acquires_total{backend="process",outcome="acquired",semaphore="import"}`:                     2,
+		`sema_acquires_total{backend="process",outcome="rejected",semaphore="import"}`:                     1,
+		`sema_group_running{backend="process",semaphore="import"}`:                                         2,
+		`sema_group_failures_total{backend="process",semaphore="import"}`:                                  0,
 		`sema_sheds_total{backend="process",reason="shedding",semaphore="api"}`:                            1,
 		`sema_sheds_total{backend="process",reason="queue-full",semaphore="api"}`:                          0,
 		`sema_class_sheds_total{backend="process",class="free",reason="shedding",semaphore="api"}`:         1,

@@ -6,6 +6,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/admit"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/group"
 	"github.com/sema-go/sema/pool"
 	"github.com/sema-go/sema/rate"
 	"github.com/sema-go/sema/registry"
@@ -98,6 +99,9 @@ func (c *collector) details() {
 	switch st := c.limit.Details.(type) {
 	case pool.Stats:
 		c.pool(&st)
+	case group.Stats:
+		c.addCount(groupRunning, st.Running)
+		c.addCount(groupFailures, st.Failed)
 	case admit.Stats:
 		c.admit(&st)
 	case fleet.Stats:

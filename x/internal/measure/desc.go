@@ -93,6 +93,9 @@ var (
 	poolDiscards   = desc(Counter, "sema_pool_discards_total", "{item}", "Items that callers found broken.")
 	poolChecks     = desc(Counter, "sema_pool_checks_total", "{item}", "Checks of items, by result.", labelResult)
 
+	groupRunning  = desc(Gauge, "sema_group_running", "{function}", "Functions of a group that run.")
+	groupFailures = desc(Counter, "sema_group_failures_total", "{function}", "Functions of a group that returned an error or panicked.")
+
 	sheds    = desc(Counter, "sema_sheds_total", "{request}", "Requests that admission control rejected, by reason.", labelReason)
 	degraded = desc(Counter, "sema_degraded_total", "{request}", "Requests that got a cheap response.")
 	clamped  = desc(Counter, "sema_clamped_total", "{request}", "Weights and costs that were lowered to what can be granted at once.")
