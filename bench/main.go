@@ -16,6 +16,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -41,6 +42,9 @@ var roles = map[string]func(args []string){}
 var programs = map[string]func(args []string) error{"growth": growth.Main}
 
 func main() {
+	var cancel context.CancelFunc
+	caller, cancel = context.WithCancel(context.Background())
+	defer cancel()
 	if len(os.Args) > 1 && programs[os.Args[1]] != nil {
 		if err := programs[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)

@@ -105,11 +105,22 @@ func (s suite) writeTable(b *strings.Builder, t table, wanted func(row) bool) {
 			if strings.HasPrefix(name, "sema") {
 				name = "`" + name + "`"
 			} else {
-				ratio = fmt.Sprintf("%.2f", rows[0].RatioTo[r.Impl])
+				ratio = s.ratio(rows[0], r)
 			}
 			line(name, func(i int) string { return t[i].cell(r) }, ratio)
 		}
 	}
+}
+
+// ratio returns the ratio of the times, and those of other values that have a target.
+func (s suite) ratio(ours, rival row) string {
+	text := fmt.Sprintf("%.2f", ours.RatioTo[rival.Impl])
+	for _, t := range s.targets[ours.Scenario] {
+		if t.value != nil && t.impl == ours.Impl && t.rival == rival.Impl {
+			text += fmt.Sprintf("; %s %.2f", t.unit, ours.ratioTo(rival, t.value))
+		}
+	}
+	return text
 }
 
 // readable formats a time in a suitable unit; 0 is "".

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/internal/storetest/redistest"
@@ -40,6 +41,12 @@ func redisScenarios() []scenario {
 			targets: []target{{impl: "sema/fleet", rival: "bare EVALSHA of one ZADD", limit: 1.2}},
 		},
 		{
+			name:    "redis-server-time",
+			about:   "Redis: one caller acquires, time of the server by INFO commandstats",
+			impls:   []impl{{"sema/fleet", b.acquireServerTime}, {"bare EVALSHA of one ZADD", b.bareServerTime}},
+			targets: []target{{impl: "sema/fleet", limit: 10, value: microseconds, unit: "µs of the server an acquire"}},
+		},
+		{
 			name:    "redis-pairs",
 			about:   "Redis: 512 goroutines acquire + release one semaphore",
 			impls:   []impl{{"sema/fleet", b.pairs(512, 40)}, {"sorted set + Lua, go-redis", b.rivals.pairs(512, 40)}},
@@ -50,7 +57,7 @@ func redisScenarios() []scenario {
 			about: "Redis: 256 callers in four processes, 8 permits held for 5 ms each: 625 µs a permit is the ideal",
 			impls: []impl{{"sema/fleet", b.queue}, {"sorted set + Lua, go-redis, retries after 50–200 ms", b.rivals.queue}},
 			targets: []target{
-				{impl: "sema/fleet", limit: 625 / 0.9, value: func(r row) float64 { return r.NsOp / 1e3 }, unit: "µs a permit"},
+				{impl: "sema/fleet", limit: 1.08 * 625, value: microseconds, unit: "µs a permit"},
 				{impl: "sema/fleet", limit: 1.5, value: func(r row) float64 { return r.Spread }, unit: "p99/p50 of waits"},
 				{impl: "sema/fleet", limit: 1, value: func(r row) float64 { return r.Count }, unit: "messages a grant"},
 			},
@@ -62,24 +69,73 @@ func redisScenarios() []scenario {
 			targets: []target{
 				{impl: "sema/fleet", rival: "redsync", limit: 1},
 				{impl: "sema/fleet", rival: "rueidislock", limit: 0.9},
+				{impl: "sema/fleet, release not awaited", rival: "redsync", limit: 1},
+				{impl: "sema/fleet, release not awaited", rival: "rueidislock", limit: 0.9},
 			},
 		},
 		b.pooledScenario("redis", "Redis"),
 	}
 }
 
+func microseconds(r row) float64 { return r.NsOp / 1e3 }
+
+// acquireServerTime measures the calls of acquires alone. Their permits are released later.
+func (b *redisBench) acquireServerTime() sample {
+	const times = 500
+	s, done := b.semaphore(2 * times)
+	defer done()
+	permits := make([]sema.Permit, 0, times)
+	measured := b.serverTime("fcall", times, func() { permits = append(permits, acquireOne(s)) })
+	for _, p := range permits {
+		p.Release()
+	}
+	return measured
+}
+
+func (b *redisBench) bareServerTime() sample {
+	const times = 500
+	client, i := b.rivals.rueidis(), 0
+	return b.serverTime("evalsha", times, func() { bareAcquire(client, i); i++ })
+}
+
+// serverTime measures the time that the server spends in a command which do sends once.
+func (b *redisBench) serverTime(command string, times int, do func()) sample {
+	before := b.commandStat(command, "usec")
+	for range times {
+		do()
+	}
+	return sample{ops: times, elapsed: time.Duration(b.commandStat(command, "usec")-before) * time.Microsecond}
+}
+
+// commandStat returns a counter of a command since the start of the server.
+func (b *redisBench) commandStat(command, counter string) (n int64) {
+	for line := range strings.Lines(b.server().Must("INFO", "commandstats")) {
+		if stats, ok := strings.CutPrefix(line, "cmdstat_"+command+":"); ok {
+			_, rest, _ := strings.Cut(","+stats, ","+counter+"=")
+			value, _, _ := strings.Cut(rest, ",")
+			n, _ = strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return n
+}
+
 // bare measures the minimum cost of an atomic acquire.
 func (b *redisBench) bare() sample {
 	const times = 2000
 	client := b.rivals.rueidis()
-	script := rueidis.NewLuaScript("return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])")
 	took := make([]time.Duration, 0, times)
 	for i := range times {
 		start := time.Now()
-		must(script.Exec(context.Background(), client, []string{"bare"}, []string{strconv.Itoa(i), strconv.Itoa(i % 100)}).Error())
+		bareAcquire(client, i)
 		took = append(took, time.Since(start))
 	}
 	return sampleOf(took)
+}
+
+var bareScript = rueidis.NewLuaScript("return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])")
+
+func bareAcquire(client rueidis.Client, i int) {
+	must(bareScript.Exec(context.Background(), client, []string{"bare"}, []string{strconv.Itoa(i), strconv.Itoa(i % 100)}).Error())
 }
 
 func (b *redisBench) mutex() sample {
@@ -88,7 +144,7 @@ func (b *redisBench) mutex() sample {
 	defer done()
 	return measure(times, func() {
 		for range times {
-			must(fleet.Release(context.Background(), acquireOne(s)))
+			must(fleet.Release(caller, acquireOne(s)))
 		}
 	})
 }
@@ -116,12 +172,4 @@ func (b *redisBench) queue() sample {
 }
 
 // published returns the number of messages published so far.
-func (b *redisBench) published() (n int64) {
-	for line := range strings.Lines(b.server().Must("INFO", "commandstats")) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_publish:calls="); ok {
-			calls, _, _ := strings.Cut(rest, ",")
-			n, _ = strconv.ParseInt(calls, 10, 64)
-		}
-	}
-	return n
-}
+func (b *redisBench) published() int64 { return b.commandStat("publish", "calls") }

@@ -62,7 +62,7 @@ func (b *storeBench) oneAcquire() sample {
 		start := time.Now()
 		p := acquireOne(s)
 		took = append(took, time.Since(start))
-		must(fleet.Release(context.Background(), p))
+		must(fleet.Release(caller, p))
 	}
 	return sampleOf(took)
 }

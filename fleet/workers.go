@@ -135,6 +135,15 @@ func (b *bounded) Err() error {
 // goroutine for each.
 func (b *bounded) Value(key any) any { return b.inner().Value(key) }
 
+// AfterAbandoned calls f in a goroutine of its own when the caller of the exchange gives up. A
+// store that reads the deadline needs no timer then, nor the channel of Done.
+func (b *bounded) AfterAbandoned(f func()) (stop func() bool) {
+	if b.caller == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(b.caller, f)
+}
+
 func (b *bounded) inner() context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -45,8 +45,18 @@ func (c *caller) beginDirect(ctx context.Context) *directCall {
 	if !c.direct.CompareAndSwap(nil, d) {
 		return nil
 	}
-	d.stop = context.AfterFunc(ctx, d.interrupt)
+	if abandonable, ok := ctx.(abandonable); ok {
+		d.stop = abandonable.AfterAbandoned(d.interrupt)
+	} else {
+		d.stop = context.AfterFunc(ctx, d.interrupt)
+	}
 	return d
+}
+
+// An abandonable is a context of package fleet, which this package uses as follows: to watch
+// the caller is enough, since the call has a deadline of its own.
+type abandonable interface {
+	AfterAbandoned(f func()) (stop func() bool)
 }
 
 // endDirect ends a direct call. An interruption that comes too late finds no connection.
