@@ -4,7 +4,20 @@ MODULES  := . x cmd/sema cmd/semavet bench site
 PACKAGES := ./... ./x/... ./cmd/sema/... ./cmd/semavet/... ./bench/... ./site/...
 BIN      := .bin
 
-.PHONY: test setup bare play screenshots vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
+.DEFAULT_GOAL := test
+
+.PHONY: install test setup bare play screenshots vet lint race conformance portable alloc model stress chaos fuzz bench readme generate clean
+
+# Where make install puts programs: where go install puts them.
+BINDIR ?= $(or $(shell go env GOBIN),$(shell go env GOPATH)/bin)
+
+# The two programs of the command line: sema starts fast and runs commands on this machine,
+# sema-full does everything else for it.
+install:
+	@mkdir -p $(BINDIR)
+	CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(BINDIR)/sema ./cmd/sema/quick
+	CGO_ENABLED=0 go build -trimpath -ldflags=-s -o $(BINDIR)/sema-full ./cmd/sema
+	@echo "installed sema and sema-full in $(BINDIR)"
 
 # Tests that need a program fail without it, instead of being skipped.
 test: export SEMA_TEST_REQUIRE = 1

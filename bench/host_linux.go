@@ -77,12 +77,14 @@ func hostScenarios() []scenario {
 			name:  "command",
 			about: "a command (true), run with one of four permits",
 			impls: []impl{
-				h.command("sema run", h.build("cmd/sema"), "run", "bench", "-n", "4", "--", "true"),
+				h.command("sema run", h.install(), "run", "bench", "-n", "4", "--", "true"),
+				h.command("sema run, complete program", h.build("cmd/sema"), "run", "bench", "-n", "4", "--", "true"),
 				h.command("examples/share", h.build("examples/share"), "bench", "4", "true"),
 				h.command("flock(1), of one", "flock", filepath.Join(h.dir, "command"), "true"),
 				h.command("GNU sem", "sem", "--fg", "--id", "sema-bench", "-j4", "true"),
 				h.command("no limit", "true"),
 			},
+			targets: []target{{impl: "sema run", rival: "flock(1), of one", limit: 3}},
 		},
 	}
 }
@@ -107,6 +109,16 @@ func newHostBench() *hostBench {
 		must(fmt.Errorf("gcc: %w\n%s(needs gcc and libc6-dev, and the bench directory as working directory)", err, out))
 	}
 	return h
+}
+
+// install installs sema as users do, and returns its path.
+func (h *hostBench) install() string {
+	directory := filepath.Join(h.dir, "installed")
+	out, err := exec.Command("make", "-C", "..", "--no-print-directory", "install", "BINDIR="+directory).CombinedOutput()
+	if err != nil {
+		must(fmt.Errorf("make install: %w\n%s", err, out))
+	}
+	return filepath.Join(directory, "sema")
 }
 
 // build builds a command of the project.

@@ -45,7 +45,7 @@ func TestDocs_CommandsWork(t *testing.T) {
 	for _, block := range blocks {
 		lines := block[1]
 		for from, to := range map[string]string{
-			"go install ./cmd/sema ":                  "true ",
+			"make install ":                           "true ",
 			"redis://redis.internal:6379":             s.store,
 			"1763220000000001":                        number,
 			"sema watch builds -o json ":              "timeout --preserve-status -s INT 2 sema watch builds -o json ",

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +21,9 @@ import (
 	"github.com/sema-go/sema/internal/storetest/redistest"
 )
 
-// binary is the path of sema, built as for users.
-var binary string
+// binary is the path of sema as it is installed: the quick program, with the complete one beside
+// it. full is the path of the complete program.
+var binary, full string
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 
@@ -32,17 +34,20 @@ func runAll(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(directory)
-	binary = filepath.Join(directory, "sema")
+	binary, full = filepath.Join(directory, "sema"), filepath.Join(directory, "sema-full")
 	if runtime.GOOS == "windows" {
-		binary += ".exe"
+		binary, full = binary+".exe", full+".exe"
 	}
-	build := exec.Command("go", "build", "-o", binary, ".")
-	if raceEnabled {
-		build.Args = []string{"go", "build", "-race", "-o", binary, "."}
-	}
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
-		return 1
+	for path, source := range map[string]string{binary: "./quick", full: "."} {
+		build := exec.Command("go", "build", "-o", path)
+		if raceEnabled {
+			build.Args = append(build.Args, "-race")
+		}
+		build.Args = append(build.Args, source)
+		if output, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
+			return 1
+		}
 	}
 	code := m.Run()
 	if err := errors.Join(redistest.Shared.End(), pgtest.Shared.End()); err != nil {
@@ -57,9 +62,10 @@ const eventTimeout = time.Minute
 
 // A shell is an environment in which sema runs.
 type shell struct {
-	t     testing.TB
-	store string
-	env   []string
+	t       testing.TB
+	store   string
+	env     []string
+	program string // "": binary
 }
 
 // onHost returns a shell with separate semaphores on this machine.
@@ -88,10 +94,14 @@ func served(t testing.TB, flags ...string) shell {
 
 // everywhere runs a test on this machine, over a store, and over the service.
 func everywhere(t *testing.T, test func(*testing.T, shell)) {
-	t.Run("host", func(t *testing.T) {
-		t.Parallel()
-		test(t, onHost(t))
-	})
+	for name, program := range map[string]string{"host": binary, "host, complete program": full} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onHost(t)
+			s.program = program
+			test(t, s)
+		})
+	}
 	amongMachines(t, test)
 }
 
@@ -115,7 +125,7 @@ func onOwnRedis(t testing.TB) (shell, *redistest.Server) {
 const quickly = "GORACE=atexit_sleep_ms=0"
 
 func (s shell) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(cmp.Or(s.program, binary), args...)
 	cmd.Env = append(os.Environ(), "SEMA_STORE="+s.store, quickly)
 	cmd.Env = append(cmd.Env, s.env...)
 	cmd.WaitDelay = eventTimeout

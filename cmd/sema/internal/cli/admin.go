@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
-	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 func (p *program) setCommand() *cobra.Command {
@@ -65,7 +65,7 @@ On host: there is no ramp.`,
 		if changed == 0 {
 			return exit.Misuse("nothing to change").With("give --capacity N, --ramp N or --max-waiters N")
 		}
-		return p.briefly(store.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(dial.Changing, func(ctx context.Context, s scope.Scope) error {
 			if err := s.Configure(ctx, args[0], change); err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ the exit code is 75.`,
 	}
 	flags.Duration(c.Flags(), &wait, "wait", flags.Absent, "wait for `DURATION` at most (default: until no permit is held)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.with(dial.Changing, func(ctx context.Context, s scope.Scope) error {
 			if wait >= 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, max(wait, replyTimeout/20))
@@ -156,7 +156,7 @@ func (p *program) resumeCommand() *cobra.Command {
 capacity is as it was before.`,
 		Example: `  sema resume db`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.briefly(store.Changing, func(ctx context.Context, s scope.Scope) error {
+			return p.briefly(dial.Changing, func(ctx context.Context, s scope.Scope) error {
 				if err := s.Resume(ctx, args[0]); err != nil {
 					return err
 				}
@@ -182,7 +182,7 @@ unused semaphore takes a few kilobytes.`,
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "remove without asking")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.with(dial.Changing, func(ctx context.Context, s scope.Scope) error {
 			for _, name := range args {
 				if err := p.remove(ctx, s, name, yes); err != nil {
 					return err
@@ -232,7 +232,7 @@ This needs a store. On host: end the process that holds the permit.`,
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --now: do not ask first")
 	c.Flags().StringVar(&why, "why", "", "`TEXT` for the holder: the reason")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.with(store.Changing, func(ctx context.Context, s scope.Scope) error {
+		return p.with(dial.Changing, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() {
 				return s.Revoke(ctx, args[0], scope.Revocation{})
 			}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
-	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 func (p *program) adviseCommand() *cobra.Command {
@@ -32,7 +32,7 @@ state is known.`,
 	output := outputFlag(c, table, jsonLines)
 	c.Args = cobra.ExactArgs(1)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.briefly(store.Reading, func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(dial.Reading, func(ctx context.Context, s scope.Scope) error {
 			a, err := s.Advise(ctx, args[0])
 			if err != nil {
 				return err

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
-	"github.com/sema-go/sema/cmd/sema/internal/store"
 )
 
 func (p *program) lsCommand() *cobra.Command {
@@ -49,7 +49,7 @@ foreign files in the directory are reported on stderr.`,
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		return p.with(store.Reading, func(ctx context.Context, s scope.Scope) error {
+		return p.with(dial.Reading, func(ctx context.Context, s scope.Scope) error {
 			listing, err := list(ctx, s, prefix, page)
 			if err != nil {
 				return err
@@ -141,7 +141,7 @@ waiters is known.`,
 		if err := checkLimit(c, limit); err != nil {
 			return err
 		}
-		return p.briefly(store.Reading, func(ctx context.Context, s scope.Scope) error {
+		return p.briefly(dial.Reading, func(ctx context.Context, s scope.Scope) error {
 			if s.Host() && after != 0 {
 				return exit.Misuse("--after %d: permits of this machine have no lease", after)
 			}
@@ -210,7 +210,7 @@ the holders follow; with -o json each line is an object as in 'sema show -o json
 		if every < 10*time.Millisecond {
 			return exit.Misuse("--every %v: want 10ms or more", every)
 		}
-		return p.with(store.Reading, func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
+		return p.with(dial.Reading, func(ctx context.Context, s scope.Scope) error { return p.watch(ctx, s, args[0], every, *output) })
 	}
 	return c
 }
@@ -271,7 +271,7 @@ func (p *program) names(_ *cobra.Command, args []string, begun string) ([]string
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var names []string
-	_ = p.open(ctx, store.Reading, func(s scope.Scope) error {
+	_ = p.open(ctx, dial.Reading, func(s scope.Scope) error {
 		all, err := s.Names(ctx, begun)
 		for _, name := range all {
 			if name == printable.Line(name) { // other names cannot be typed

@@ -12,17 +12,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
-	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/leasing"
 )
 
 func (p *program) acquireCommand() *cobra.Command {
 	var (
-		want  wanting
+		want  flags.Permits
 		about string
 	)
 	c := &cobra.Command{
@@ -51,26 +52,26 @@ Exit codes:
   # Two of eight licences, which all machines share, with their numbers.
   set -- $(sema acquire licences -n 8 --slots 2) && lease=$1 slots=$2`,
 	}
-	want.flags(c)
+	want.Add(c.Flags())
 	output := outputFlag(c, text, jsonLines)
 	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (default: the user's name)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := want.check(c); err != nil {
+		if err := want.Check(c.Flags()); err != nil {
 			return err
 		}
-		return p.withLeases(store.Creating, func(ctx context.Context, d *leasing.Manager, s scope.Scope) error {
-			if want.slots > 0 {
-				if _, err := scope.CheckNumbered(ctx, s, args[0], want.capacity); err != nil {
+		return p.withLeases(dial.Creating, func(ctx context.Context, d *leasing.Manager, s scope.Scope) error {
+			if want.Slots > 0 {
+				if _, err := scope.CheckNumbered(ctx, s, args[0], want.Capacity); err != nil {
 					return err
 				}
 			}
-			lease, err := p.acquire(ctx, d, s, want.request(args[0], about))
+			lease, err := p.acquire(ctx, d, s, requestFor(args[0], about, want))
 			if err != nil {
 				return err
 			}
 			p.compare(ctx, s, args[0], want)
 			write := p.writeLease
-			if want.slots > 0 && *output != jsonLines {
+			if want.Slots > 0 && *output != jsonLines {
 				write = p.writeNumbered
 			}
 			if err := write(lease, *output); err != nil {
@@ -107,11 +108,12 @@ func (p *program) unprinted(d *leasing.Manager, lease leasing.Lease) error {
 	return p.out.failure()
 }
 
-func (w *wanting) request(name, about string) leasing.Request {
+// requestFor returns the request for the permits that the flags describe.
+func requestFor(name, about string, w flags.Permits) leasing.Request {
 	r := leasing.Request{
-		Semaphore: name, Weight: w.weight, Wait: max(0, w.wait), Unbounded: w.wait < 0, Holder: about,
+		Semaphore: name, Weight: w.Weight, Wait: max(0, w.Wait), Unbounded: w.Wait < 0, Holder: about,
 		Config: protocol.Config{
-			Protocol: protocol.Version, Numbered: w.slots > 0, Capacity: cmp.Or(w.capacity, 1), TTL: protocol.Micros(cmp.Or(w.ttl, scope.DefaultTTL).Microseconds()),
+			Protocol: protocol.Version, Numbered: w.Slots > 0, Capacity: cmp.Or(w.Capacity, 1), TTL: protocol.Micros(cmp.Or(w.TTL, scope.DefaultTTL).Microseconds()),
 		},
 	}
 	if r.Holder == "" {
@@ -123,12 +125,12 @@ func (w *wanting) request(name, about string) leasing.Request {
 }
 
 // compare warns if the stored configuration differs from the wanted one.
-func (p *program) compare(ctx context.Context, s scope.Scope, name string, want wanting) {
+func (p *program) compare(ctx context.Context, s scope.Scope, name string, want flags.Permits) {
 	state, err := s.Inspect(ctx, name)
 	if err != nil {
 		return
 	}
-	for _, d := range scope.Differences(scope.Want{Name: name, Capacity: want.capacity, TTL: want.ttl}, state) {
+	for _, d := range scope.Differences(scope.Want{Name: name, Capacity: want.Capacity, TTL: want.TTL}, state) {
 		p.warn(d.Facts, d.Advice)
 	}
 }
@@ -145,7 +147,7 @@ stop the work.`,
 	}
 	output := outputFlag(c, text, jsonLines)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return p.withLeases(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
+		return p.withLeases(dial.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
 			lease, err := d.Renew(ctx, "", args[0], args[1])
 			if err != nil {
 				return err
@@ -165,7 +167,7 @@ func (p *program) releaseCommand() *cobra.Command {
 Exit code 76: it was lost before, so another holder may have worked at the same time.`,
 		Example: `  sema release deploys "$lease"`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return p.withLeases(store.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
+			return p.withLeases(dial.Changing, func(ctx context.Context, d *leasing.Manager, _ scope.Scope) error {
 				return d.Release(ctx, "", args[0], args[1])
 			})
 		},
@@ -173,7 +175,7 @@ Exit code 76: it was lost before, so another holder may have worked at the same 
 }
 
 // withLeases opens the store for leases that outlive this process.
-func (p *program) withLeases(access store.Access, do func(context.Context, *leasing.Manager, scope.Scope) error) error {
+func (p *program) withLeases(access dial.Access, do func(context.Context, *leasing.Manager, scope.Scope) error) error {
 	u, err := p.storeURL()
 	if err != nil {
 		return err
@@ -189,7 +191,7 @@ func (p *program) withLeases(access store.Access, do func(context.Context, *leas
 	defer stop()
 	opening, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 	defer cancel()
-	opened, err := scope.OpenStore(opening, u, access)
+	opened, err := dial.Shared(opening, u, access)
 	if err != nil {
 		return err
 	}

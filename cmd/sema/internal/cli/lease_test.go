@@ -4,11 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sema-go/sema/cmd/sema/internal/flags"
 )
 
-// TestWanting_Request checks that an absent wait means no bound.
-func TestWanting_Request(t *testing.T) {
+// TestRequestFor_Waits checks that an absent wait means no bound.
+func TestRequestFor_Waits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		flags     []string
@@ -20,16 +22,16 @@ func TestWanting_Request(t *testing.T) {
 		{[]string{"--wait", "0s"}, 0, false},
 		{[]string{"--no-wait"}, 0, false},
 	} {
-		var want wanting
-		command := &cobra.Command{}
-		want.flags(command)
-		if err := command.ParseFlags(c.flags); err != nil {
+		var want flags.Permits
+		set := pflag.NewFlagSet("acquire", pflag.ContinueOnError)
+		want.Add(set)
+		if err := set.Parse(c.flags); err != nil {
 			t.Fatal(err)
 		}
-		if err := want.check(command); err != nil {
+		if err := want.Check(set); err != nil {
 			t.Fatal(err)
 		}
-		if r := want.request("db", "about"); r.Wait != c.wait || r.Unbounded != c.unbounded {
+		if r := requestFor("db", "about", want); r.Wait != c.wait || r.Unbounded != c.unbounded {
 			t.Errorf("%v: wait %v, unbounded %t; want %v, %t", c.flags, r.Wait, r.Unbounded, c.wait, c.unbounded)
 		}
 	}

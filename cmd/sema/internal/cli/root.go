@@ -15,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/doctor"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/loadtest"
-	"github.com/sema-go/sema/cmd/sema/internal/printable"
+	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 	"github.com/sema-go/sema/cmd/sema/internal/serve"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
@@ -44,6 +45,18 @@ func (p *program) commands() []group {
 			p.migrateCommand(), p.versionCommand(),
 		}},
 	}
+}
+
+// runCommand returns 'sema run', which completes names.
+func (p *program) runCommand() *cobra.Command {
+	c := runner.Command(runner.Program{
+		Open: func(ctx context.Context, do func(scope.Scope) error) error {
+			return p.open(ctx, dial.Creating, do)
+		},
+		Messages: p.err,
+	})
+	c.ValidArgsFunction = p.names
+	return c
 }
 
 // A group is a set of commands that the help lists together.
@@ -80,21 +93,14 @@ func Main(args []string, in, out, errs *os.File) int {
 
 // printf writes a message to stderr. Its arguments may contain untrusted text.
 func (p *program) printf(format string, args ...any) {
-	fmt.Fprintln(p.err, "sema: "+explain.WithoutPrefix(printable.Sprintf(format, args...)))
+	explain.Printf(p.err, format, args...)
 }
 
 // warn writes a warning, and its hint if it is not empty, to stderr.
-func (p *program) warn(facts, hint string) {
-	p.printf("warning: %s", facts)
-	if hint != "" {
-		p.hint("%s", hint)
-	}
-}
+func (p *program) warn(facts, hint string) { explain.Warn(p.err, facts, hint) }
 
 // hint writes advice to stderr, on its own line.
-func (p *program) hint(format string, args ...any) {
-	fmt.Fprintln(p.err, "hint: "+printable.Sprintf(format, args...))
-}
+func (p *program) hint(format string, args ...any) { explain.Hint(p.err, format, args...) }
 
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
@@ -171,7 +177,7 @@ const replyTimeout = 10 * time.Second
 var errTimeout = fmt.Errorf("%w: no reply within %v", sema.ErrUnavailable, replyTimeout)
 
 // with opens the scope for a command that a signal may interrupt.
-func (p *program) with(access store.Access, do func(context.Context, scope.Scope) error) error {
+func (p *program) with(access dial.Access, do func(context.Context, scope.Scope) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return p.open(ctx, access, func(s scope.Scope) error { return do(ctx, s) })
@@ -179,7 +185,7 @@ func (p *program) with(access store.Access, do func(context.Context, scope.Scope
 
 // briefly calls with, for commands that a healthy store completes at once, and bounds do by
 // replyTimeout.
-func (p *program) briefly(access store.Access, do func(context.Context, scope.Scope) error) error {
+func (p *program) briefly(access dial.Access, do func(context.Context, scope.Scope) error) error {
 	return p.with(access, func(ctx context.Context, s scope.Scope) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 		defer cancel()
@@ -189,14 +195,14 @@ func (p *program) briefly(access store.Access, do func(context.Context, scope.Sc
 
 // open opens the scope for a command. It ignores errors of closing: the result was printed
 // before.
-func (p *program) open(ctx context.Context, access store.Access, do func(scope.Scope) error) error {
+func (p *program) open(ctx context.Context, access dial.Access, do func(scope.Scope) error) error {
 	opening, cancel := context.WithTimeoutCause(ctx, replyTimeout, errTimeout)
 	defer cancel()
 	u, err := p.storeURL()
 	if err != nil {
 		return err
 	}
-	s, err := scope.Open(opening, u, access)
+	s, err := dial.Scope(opening, u, access)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
@@ -124,7 +125,7 @@ func open(ctx context.Context, r *report, u store.URL, timeout time.Duration) (*
 	ctx, cancel := context.WithTimeout(ctx, max(leastOpenTimeout, timeout/12))
 	defer cancel()
 	start := time.Now()
-	opened, err := u.Open(ctx, store.Changing)
+	opened, err := dial.Open(ctx, u, dial.Changing)
 	var client *fleet.Client
 	if err == nil {
 		client = fleet.New(opened)

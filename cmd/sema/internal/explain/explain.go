@@ -50,6 +50,24 @@ func Print(w io.Writer, err error) {
 	}
 }
 
+// Printf writes a message. Its arguments may contain untrusted text.
+func Printf(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, "sema: "+WithoutPrefix(printable.Sprintf(format, args...)))
+}
+
+// Warn writes a warning, and its hint if it is not empty.
+func Warn(w io.Writer, facts, hint string) {
+	Printf(w, "warning: %s", facts)
+	if hint != "" {
+		Hint(w, "%s", hint)
+	}
+}
+
+// Hint writes advice, on its own line.
+func Hint(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, "hint: "+printable.Sprintf(format, args...))
+}
+
 // Text returns facts and hint on one line.
 func Text(err error) string {
 	facts, hint := Error(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
@@ -175,7 +176,7 @@ func openHost(u store.URL, s settings) (target, error) {
 func openFleet(ctx context.Context, u store.URL, s settings) (target, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	opened, err := u.Open(ctx, store.Creating)
+	opened, err := dial.Open(ctx, u, dial.Creating)
 	if err != nil {
 		return target{}, err
 	}
@@ -202,7 +203,7 @@ func openFleet(ctx context.Context, u store.URL, s settings) (target, error) {
 func removeFleet(u store.URL, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	opened, err := u.Open(ctx, store.Creating)
+	opened, err := dial.Open(ctx, u, dial.Creating)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/charmbracelet/x/ansi"
+	"github.com/clipperhouse/displaywidth"
 )
 
 // Longest is the maximum width in columns of one value in text output. JSON is not cut.
@@ -49,12 +49,25 @@ func visible(text string) string {
 // Fit cuts text to at most width columns. It cuts the middle: names often differ at their ends.
 // The text must be the result of [Line].
 func Fit(text string, width int) string {
-	columns := ansi.StringWidth(text)
-	if columns <= width {
+	columns := displaywidth.String(text)
+	switch {
+	case columns <= width:
 		return text
+	case width <= 0:
+		return ""
 	}
-	end := ansi.TruncateLeft(text, columns-max(0, width-1)/2, "")
-	return ansi.Truncate(text, width-ansi.StringWidth(end), ellipsis) + end // a wide character is not split
+	end := withoutStart(text, columns-max(0, width-1)/2)
+	return displaywidth.TruncateString(text, width-displaywidth.String(end), ellipsis) + end
+}
+
+// withoutStart returns text without its first columns. A wide character at the cut is removed.
+func withoutStart(text string, columns int) string {
+	characters := displaywidth.StringGraphemes(text)
+	for columns > 0 && characters.Next() {
+		columns -= characters.Width()
+		text = text[len(characters.Value()):]
+	}
+	return text
 }
 
 // Sprintf formats like [fmt.Sprintf], and applies [Line] to every string and error.

@@ -17,7 +17,8 @@ import (
 // A hostScope contains the semaphores in a directory of this machine.
 type hostScope struct{ options []host.Option }
 
-func openHost(u store.URL) (Scope, error) {
+// Host returns the scope of a URL that begins with host:.
+func Host(u store.URL) (Scope, error) {
 	options, err := u.HostOptions()
 	return hostScope{options}, err
 }

@@ -11,8 +11,6 @@ import (
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
-	"github.com/sema-go/sema/cmd/sema/internal/store"
-	"github.com/sema-go/sema/fleet"
 )
 
 // A Scope contains the semaphores of a store. An operation that it does not support fails with
@@ -161,24 +159,4 @@ func CheckNumbered(ctx context.Context, s Scope, name string, created int64) (ca
 func NotNumbered(name string) error {
 	return exit.Misuse("the permits of %q have no numbers, which is fixed when a semaphore is created", name).
 		With("create one with another name: sema run NAME -n N --slots 1 -- true; or remove this one first: sema rm %s", printable.Arg(name))
-}
-
-// Open opens the scope of a store.
-func Open(ctx context.Context, u store.URL, access store.Access) (Scope, error) {
-	if u.IsHost() {
-		return openHost(u)
-	}
-	opened, err := OpenStore(ctx, u, access)
-	if err != nil {
-		return nil, err
-	}
-	return Of(opened), nil
-}
-
-// OpenStore opens a store. It rejects stores that processes cannot share.
-func OpenStore(ctx context.Context, u store.URL, access store.Access) (fleet.Store, error) {
-	if u.IsMemory() {
-		return nil, exit.Misuse("mem: is lost when this process ends, and no other process can use it").With("use host: on one machine")
-	}
-	return u.Open(ctx, access)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
@@ -192,7 +193,7 @@ func (c Config) open(ctx context.Context) (fleet.Store, error) {
 			}
 		}
 	}
-	return u.Open(ctx, store.Creating)
+	return dial.Open(ctx, u, dial.Creating)
 }
 
 // backend returns the name of the store in metrics: the scheme of its URL.

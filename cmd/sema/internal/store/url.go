@@ -1,13 +1,15 @@
-// Package store parses the URLs of stores and opens them, once for all commands.
+// Package store parses the URLs of stores, once for all commands. Package dial opens them.
 package store
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/host"
 )
@@ -94,6 +96,18 @@ func (u URL) IsPostgres() bool { return u.Scheme() == "postgres" || u.Scheme() =
 
 // IsEmbedded reports whether the store belongs to one process at a time.
 func (u URL) IsEmbedded() bool { return u.IsMemory() || u.Scheme() == "sqlite" }
+
+// CheckLeases rejects the URL of a store that does not lease permits, or that no package of this
+// program implements.
+func (u URL) CheckLeases() error {
+	if u.IsHost() {
+		return exit.Misuse("semaphores of this machine are held by processes, not leased by a store").With("name a store with --store or SEMA_STORE")
+	}
+	if _, known := ports[u.Scheme()]; !known && !u.IsEmbedded() {
+		return &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("no store for %q URLs", u.Scheme()), Advice: wanted}
+	}
+	return nil
+}
 
 // File returns the path of a SQLite file; "" for other stores.
 func (u URL) File() string {

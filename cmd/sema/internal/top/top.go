@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
@@ -95,7 +96,7 @@ func watch(c *cobra.Command, u store.URL, every time.Duration, prefix string) er
 func open(ctx context.Context, u store.URL, prefix string) (scope.Scope, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s, err := scope.Open(ctx, u, store.Reading)
+	s, err := dial.Scope(ctx, u, dial.Reading)
 	if err != nil {
 		return nil, err
 	}

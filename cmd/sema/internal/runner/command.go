@@ -1,8 +1,9 @@
-package cli
+package runner
 
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,74 +16,19 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
-	"github.com/sema-go/sema/cmd/sema/internal/runner"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
-	"github.com/sema-go/sema/cmd/sema/internal/store"
-	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// wanting holds the flags of commands that acquire permits.
-type wanting struct {
-	capacity, weight int64
-	slots            int64         // 0: permits without numbers; else the weight
-	wait, ttl        time.Duration // wait: negative means without limit
-	noWait           bool
+// A Program is what 'sema run' needs of the program that contains it.
+type Program struct {
+	// Open opens the scope of the store that the user chose, calls do, and closes it.
+	Open func(ctx context.Context, do func(scope.Scope) error) error
+	// Messages receives warnings and notices.
+	Messages io.Writer
 }
-
-func (w *wanting) flags(c *cobra.Command) {
-	f := c.Flags()
-	f.Int64VarP(&w.capacity, "capacity", "n", 0, "at most `N` permits are held at a time (default: as stored; 1 for a new semaphore)")
-	f.Int64VarP(&w.weight, "weight", "w", 1, "acquire `N` permits, all or none")
-	f.Int64Var(&w.slots, "slots", 0, "acquire `K` permits with numbers from 0 to N-1, which no other holder has (a new semaphore becomes numbered)")
-	flags.Duration(f, &w.wait, "wait", flags.Absent, "give up after `DURATION`, such as 30s or 5m (default: wait without limit)")
-	f.BoolVar(&w.noWait, "no-wait", false, "give up at once if no permit is free")
-	flags.Duration(f, &w.ttl, "ttl", 0, "for a new semaphore of a store: a holder without a heartbeat for `DURATION` loses its permit (default 15s)")
-}
-
-// check rejects invalid and contradicting flags.
-func (w *wanting) check(c *cobra.Command) error {
-	if c.Flags().Changed("slots") {
-		if err := w.checkSlots(c); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.Flags().Changed("capacity") && w.capacity < 1:
-		return exit.Misuse("-n %d: want 1 or more", w.capacity)
-	case w.weight < 1:
-		return exit.Misuse("--weight %d: want 1 or more", w.weight)
-	case c.Flags().Changed("wait") && w.noWait:
-		return exit.Misuse("both --wait and --no-wait: want one of them")
-	case c.Flags().Changed("ttl") && w.ttl <= 0:
-		return exit.Misuse("--ttl %v: want more than 0, such as 15s", w.ttl)
-	case w.capacity > 0 && w.weight > w.capacity:
-		return exit.Misuse("--weight %d is more than -n %d: it could never be granted", w.weight, w.capacity)
-	}
-	if w.noWait {
-		w.wait = 0
-	}
-	return nil
-}
-
-// checkSlots rejects invalid values of --slots, and sets the weight.
-func (w *wanting) checkSlots(c *cobra.Command) error {
-	switch {
-	case c.Flags().Changed("weight"):
-		return exit.Misuse("both --slots and --weight: want one of them").With("--slots %d acquires %d permits, with numbers", w.slots, w.slots)
-	case w.slots < 1 || w.slots > maxSlots:
-		return exit.Misuse("--slots %d: want 1 to %d", w.slots, maxSlots)
-	case w.capacity > 0 && w.slots > w.capacity:
-		return exit.Misuse("--slots %d is more than -n %d: it could never be granted", w.slots, w.capacity)
-	}
-	w.weight = w.slots
-	return nil
-}
-
-// maxSlots bounds the length of SEMA_SLOTS. It is the highest numbered capacity of a store.
-const maxSlots = protocol.MaxNumbered
 
 // maskOf returns the devices that --devices selects, nil without the flag.
-func (w *wanting) maskOf(name string) (*devices.Mask, error) {
+func maskOf(name string, slots int64) (*devices.Mask, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -90,25 +36,25 @@ func (w *wanting) maskOf(name string) (*devices.Mask, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.slots == 0 {
+	if slots == 0 {
 		return nil, exit.Misuse("--devices %s without --slots: permits need numbers to stand for devices", name).With("add --slots 1")
 	}
 	mask, err := kind.Outer(os.LookupEnv)
 	return &mask, err
 }
 
-func (p *program) runCommand() *cobra.Command {
+// Command returns 'sema run' for a program.
+func Command(p Program) *cobra.Command {
 	var (
-		want      wanting
+		want      flags.Permits
 		about     string
 		device    string
 		killAfter time.Duration
 		onFull    int
 	)
 	c := &cobra.Command{
-		Use:               "run NAME [-n CAPACITY] [flags] -- COMMAND [ARGUMENT…]",
-		ValidArgsFunction: p.names,
-		Short:             "Run a command while holding a permit",
+		Use:   "run NAME [-n CAPACITY] [flags] -- COMMAND [ARGUMENT…]",
+		Short: "Run a command while holding a permit",
 		Long: `Run a command while holding a permit of a semaphore, so that at most N run at a
 time. While no permit is free it waits in a queue, first come, first served; after
 two seconds it prints its position in the queue and the holders.
@@ -176,7 +122,7 @@ Exit codes: the command's own, and
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := want.check(c); err != nil {
+			if err := want.Check(c.Flags()); err != nil {
 				return err
 			}
 			if c.Flags().Changed("kill-after") && killAfter == 0 {
@@ -185,27 +131,28 @@ Exit codes: the command's own, and
 			if onFull < 0 || onFull > 255 {
 				return exit.Misuse("--on-full %d: want an exit code, 0 to 255", onFull)
 			}
-			mask, err := want.maskOf(device)
+			mask, err := maskOf(device, want.Slots)
 			if err != nil {
 				return err
 			}
-			err = p.open(context.Background(), store.Creating, func(s scope.Scope) error {
-				return runner.Run(context.Background(), s, runner.Options{
+			err = p.Open(context.Background(), func(s scope.Scope) error {
+				return Run(context.Background(), s, Options{
 					Want: scope.Want{
-						Name: args[0], Capacity: want.capacity, Numbered: want.slots > 0, TTL: want.ttl, Wait: want.wait, Command: filepath.Base(args[1]), About: about,
-						Warn: p.warn,
+						Name: args[0], Capacity: want.Capacity, Numbered: want.Slots > 0, TTL: want.TTL, Wait: want.Wait, Command: filepath.Base(args[1]), About: about,
+						Warn: func(facts, hint string) { explain.Warn(p.Messages, facts, hint) },
 					},
-					Weight: want.weight, Devices: mask, Command: args[1:], KillAfter: killAfter, Printf: p.printf,
+					Weight: want.Weight, Devices: mask, Command: args[1:], KillAfter: killAfter,
+					Printf: func(format string, args ...any) { explain.Printf(p.Messages, format, args...) },
 				})
 			})
 			if isRejection(err) {
-				explain.Print(p.err, err)
+				explain.Print(p.Messages, err)
 				return &exit.Error{Code: onFull}
 			}
 			return err
 		},
 	}
-	want.flags(c)
+	want.Add(c.Flags())
 	c.Flags().StringVar(&device, "devices", "", "with --slots: make only the devices with these numbers visible to the command; `KIND` is "+devices.Names())
 	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (on host: the command line is shown)")
 	flags.Duration(c.Flags(), &killAfter, "kill-after", 0, "send SIGKILL `DURATION` after the first signal that ends the command (default: only when the lease is lost)")

@@ -1,15 +1,18 @@
-package store
+// Package dial opens stores, once for all commands. It imports every store, and their drivers
+// take milliseconds to initialise: a program that needs host: only does not import it.
+package dial
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/x/stores"
 )
@@ -28,26 +31,43 @@ const (
 	Creating
 )
 
-// Open opens the store. It fails with a usage error, or with [Unreachable].
-func (u URL) Open(ctx context.Context, access Access) (fleet.Store, error) {
+// Scope opens the scope of a store.
+func Scope(ctx context.Context, u store.URL, access Access) (scope.Scope, error) {
 	if u.IsHost() {
-		return nil, exit.Misuse("semaphores of this machine are held by processes, not leased by a store").With("name a store with --store or SEMA_STORE")
+		return scope.Host(u)
 	}
-	if _, known := ports[u.Scheme()]; !known && !u.IsEmbedded() {
-		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("no store for %q URLs", u.Scheme()), Advice: wanted}
+	opened, err := Shared(ctx, u, access)
+	if err != nil {
+		return nil, err
 	}
-	opened, err := u.open(ctx, access)
+	return scope.Of(opened), nil
+}
+
+// Shared opens a store. It rejects stores that processes cannot share.
+func Shared(ctx context.Context, u store.URL, access Access) (fleet.Store, error) {
+	if u.IsMemory() {
+		return nil, exit.Misuse("mem: is lost when this process ends, and no other process can use it").With("use host: on one machine")
+	}
+	return Open(ctx, u, access)
+}
+
+// Open opens a store. It fails with a usage error, or with [store.Unreachable].
+func Open(ctx context.Context, u store.URL, access Access) (fleet.Store, error) {
+	if err := u.CheckLeases(); err != nil {
+		return nil, err
+	}
+	opened, err := open(ctx, u, access)
 	if err != nil && !errors.Is(err, sema.ErrInvalid) {
-		return nil, Unreached(err)
+		return nil, store.Unreached(err)
 	}
 	return opened, err
 }
 
-func (u URL) open(ctx context.Context, access Access) (fleet.Store, error) {
+func open(ctx context.Context, u store.URL, access Access) (fleet.Store, error) {
 	if access == Creating {
-		return stores.Open(ctx, u.raw)
+		return stores.Open(ctx, u.Raw())
 	}
-	opened, err := stores.Open(ctx, u.raw, stores.ReadOnly(), stores.AnySettings())
+	opened, err := stores.Open(ctx, u.Raw(), stores.ReadOnly(), stores.AnySettings())
 	isFile := u.Scheme() == "sqlite"
 	switch {
 	case err != nil && isFile && errors.Is(err, fs.ErrNotExist):
@@ -63,26 +83,7 @@ func (u URL) open(ctx context.Context, access Access) (fleet.Store, error) {
 	if err := opened.Close(); err != nil {
 		return nil, err
 	}
-	return stores.Open(ctx, u.raw)
-}
-
-// An Unreachable is the error of a store that cannot be reached for any reason. It is
-// [sema.ErrUnavailable].
-type Unreachable struct{ Cause error }
-
-// Error implements error.
-func (u *Unreachable) Error() string { return u.Cause.Error() }
-
-// Unwrap returns the cause and [sema.ErrUnavailable].
-func (u *Unreachable) Unwrap() []error { return []error{u.Cause, sema.ErrUnavailable} }
-
-// Unreached wraps err in [Unreachable]. It returns nil, and errors with an exit code, unchanged.
-func Unreached(err error) error {
-	var coded *exit.Error
-	if err == nil || errors.As(err, &coded) {
-		return err
-	}
-	return &Unreachable{err}
+	return stores.Open(ctx, u.Raw())
 }
 
 // A reader is a store without notifications: clients would register for them, and etcd stores a
@@ -120,21 +121,4 @@ func (r reader) Get(ctx context.Context, path string, into any) error {
 		return service.Get(ctx, path, into)
 	}
 	return fmt.Errorf("get %s: %w", path, errors.ErrUnsupported)
-}
-
-// closeTimeout bounds the last round trip to a store.
-const closeTimeout = 5 * time.Second
-
-// CloseClient releases the permits of a client and closes it, also if the command's context has
-// ended.
-func CloseClient(client *fleet.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return client.Close(ctx, fleet.CloseRelease)
-}
-
-// ScratchName returns a name for a semaphore that no other program uses. It contains the name of
-// the command.
-func ScratchName(command string) string {
-	return fmt.Sprintf("sema-%s-%08x", command, rand.Uint32())
 }
