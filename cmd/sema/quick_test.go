@@ -60,8 +60,9 @@ func TestQuick_FindsTheCompleteProgram(t *testing.T) {
 	}
 	s := onHost(t)
 	s.program = link
-	s.must("run", "a name", "--", "go", "version")
-	if got := s.must("show", "a name", "-o", "json"); !strings.Contains(got, `"a name"`) {
+	s.must("run", "x", "--", "go", "version")
+	s.expect(exit.Usage, []string{`unexpected argument "two words"`}, "show", "x", "two words")
+	if got := s.must("ls", "-o", "json"); !strings.Contains(got, `"x"`) {
 		t.Errorf("output %s", got)
 	}
 	s.program = alone(t)

@@ -46,23 +46,12 @@ func parse(args []string) (do func() error) {
 	if flags.Parse(args[1:]) != nil || command.Args(command, flags.Args()) != nil {
 		return nil
 	}
-	var err error
-	if hosts, err = thisMachine(*where); err != nil {
+	u, err := store.FromFlag(*where)
+	if err != nil || !u.IsHost() {
+		return nil
+	}
+	if hosts, err = scope.Host(u); err != nil {
 		return nil
 	}
 	return func() error { return command.RunE(command, flags.Args()) }
 }
-
-// thisMachine returns the scope of --store, or of the environment, if that is this machine.
-func thisMachine(flag string) (scope.Scope, error) {
-	u, err := store.FromFlag(flag)
-	switch {
-	case err != nil:
-		return nil, err
-	case !u.IsHost():
-		return nil, errNotHere
-	}
-	return scope.Host(u)
-}
-
-var errNotHere = exit.Misuse("the store is not this machine")
