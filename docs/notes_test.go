@@ -36,7 +36,7 @@ func elsewhere(page string, b *block) string {
 	case page == "docs/admit.md" && b.lang == "sh":
 		return prefixUnrun + "it needs a service with an operator's page; admin_test.go sends the same forms"
 	case page == "README.md" && b.lang == "sh":
-		return prefixUnrun + "scripts/bare.sh runs it on a new system"
+		return prefixUnrun + "scripts/bare.sh runs the first block on a new system; the other one needs a module of the user"
 	case page == "README.md" && strings.Contains(b.code, "host.Open"):
 		return noteEachLine
 	}
