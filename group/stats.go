@@ -60,7 +60,7 @@ func (t *tally) started(n int64) {
 	t.permits += n
 }
 
-// finished is the opposite of started.
+// finished counts a goroutine that has run its last function under a permit for n.
 func (t *tally) finished(n int64) {
 	t.running--
 	t.permits -= n

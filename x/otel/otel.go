@@ -65,8 +65,8 @@ type options struct {
 func Meters(p metric.MeterProvider) Option { return func(o *options) { o.meters = p } }
 
 // Trace makes a span of each acquire that waits, as a child of the span of its context. The
-// span has the attributes semaphore, class, weight, waiters and result. Without this option
-// there are no spans.
+// span has the attributes semaphore, class, weight, waiters, and outcome="acquired",
+// "timeout", "canceled", "rejected" or "error". Without this option there are no spans.
 func Trace(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 
 // Connections exports pools of database connections, or other gates for them, also by the
