@@ -12,8 +12,11 @@ import (
 )
 
 // goSource is what documents link to for the library; on the site such a link leads to the
-// page that readGo makes.
-const goSource = "../doc.go"
+// page that readGo makes. In the navigation it follows goPage.
+const (
+	goSource = "../doc.go"
+	goPage   = "go.md"
+)
 
 // A Package is a package of the library.
 type Package struct {
@@ -55,7 +58,7 @@ var Packages = sync.OnceValue(func() (all []Package) {
 
 // readGo makes a page of the packages of the library.
 func (b *builder) readGo() error {
-	p := &page{source: goSource, path: "go.html", Title: "Go packages", anchors: map[string]bool{}}
+	p := &page{source: goSource, path: "symbols.html", Title: "Go symbols", anchors: map[string]bool{}}
 	all := b.options.Go
 	if all == nil {
 		all = Packages()

@@ -120,6 +120,9 @@ func (b *builder) readIndex() error {
 		last := &b.sections[len(b.sections)-1]
 		last.Pages = append(last.Pages, p)
 		b.order = append(b.order, p)
+		if p.source == goPage {
+			add(b.pages[goSource], title)
+		}
 		if path.Base(p.source) != index {
 			return
 		}

@@ -58,7 +58,7 @@ func mustBuild(t *testing.T) *Site {
 
 func TestSite_FilesAndLinks(t *testing.T) {
 	s := mustBuild(t)
-	want := []string{"assets/icon.svg", "assets/search.js", "assets/site.css", "assets/site.js", "assets/theme.js", "go.html", "http-api.html", "index.html", "learn/index.html", "one.html", "scale/x.svg", "search.json"}
+	want := []string{"assets/icon.svg", "assets/search.js", "assets/site.css", "assets/site.js", "assets/theme.js", "http-api.html", "index.html", "learn/index.html", "one.html", "scale/x.svg", "search.json", "symbols.html"}
 	if got := s.Paths(); !slices.Equal(got, want) {
 		t.Errorf("files %q, want %q", got, want)
 	}
@@ -70,7 +70,7 @@ func TestSite_FilesAndLinks(t *testing.T) {
 		"learn/index.html": {`href="../one.html"`, `href="../assets/site.css"`, `href="../play/"`, `data-root="../"`},
 		"http-api.html":    {`<h3 id="get-v1name">`, `Get &lt;it&gt;`},
 		"index.html":       {"<h1 id=\"sema\">Sema</h1>", "go install ./cmd/sema", `<h2 id="index">`, `<h3 id="guides">`},
-		"go.html":          {`<h2 id="sema">`, `<tr id="sema.Semaphore.Acquire">`},
+		"symbols.html":     {`<h2 id="sema">`, `<tr id="sema.Semaphore.Acquire">`},
 	} {
 		content := string(s.files[page].content)
 		for _, w := range wanted {
@@ -113,7 +113,7 @@ func TestSite_Search(t *testing.T) {
 	if i < 0 || entries[i].Page != "One" || entries[i].Heading != "A b & c" || !strings.Contains(entries[i].Code, "// why") || strings.Contains(entries[i].Text, "why") {
 		t.Errorf("entries %+v", entries)
 	}
-	symbol := entry{Page: "Go packages", Heading: "sema.Semaphore.Acquire", Address: "go.html#sema.Semaphore.Acquire", Text: "Acquire waits.", Code: "func (s *Semaphore) Acquire() Permit", Kind: kindSymbol}
+	symbol := entry{Page: "Go symbols", Heading: "sema.Semaphore.Acquire", Address: "symbols.html#sema.Semaphore.Acquire", Text: "Acquire waits.", Code: "func (s *Semaphore) Acquire() Permit", Kind: kindSymbol}
 	if !slices.Contains(entries, symbol) {
 		t.Errorf("%+v is not in the index: %+v", symbol, entries)
 	}
