@@ -90,30 +90,6 @@ func (a dashboardAPI) Declared() (all []protocol.Summary) {
 // Activity implements [dashboard.Measures].
 func (a dashboardAPI) Activity() []history.Event { return a.service.history.AllEvents() }
 
-// Checks implements [dashboard.Measures].
-func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Check {
-	s := a.service
-	all := []dashboard.Check{{Name: "Server", Good: !s.leaving.Load(), Text: "Version " + s.options.Version + "."}}
-	if s.leaving.Load() {
-		all[0].Text += " It is being stopped, and rejects new acquires."
-	}
-	if prefix != "" {
-		return all
-	}
-	kept := dashboard.Check{Name: "History", Good: true, Text: "The history is kept in memory, and is lost when the server stops."}
-	if err := s.historyError(); err != nil {
-		kept.Good, kept.Text = false, "The history is not kept across restarts: "+err.Error()
-	} else if s.options.History != "" {
-		kept.Text = fmt.Sprintf("The history is kept across restarts, and takes %.1f MiB of memory.", float64(s.history.Bytes())/(1<<20))
-	}
-	series := dashboard.Check{Name: "Series", Good: true, Text: "Every semaphore has metrics and a history of its own."}
-	if folded := s.sampler.folded.Load(); folded > 0 {
-		series.Good, series.Text = false, fmt.Sprintf("%d semaphores have no metrics and no history of their own: raise limits.series.", folded)
-	}
-	streams := dashboard.Check{Name: "Load", Good: true, Text: fmt.Sprintf("%d requests wait, %d streams are open.", s.waiting.Load(), s.streams.Load())}
-	return append(all, kept, series, streams)
-}
-
 // Figures implements [dashboard.Measures].
 func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figure {
 	t := a.service.timesOf(name, time.Now())
@@ -168,7 +144,12 @@ func (a dashboardAPI) Advice(ctx context.Context, name string) (lines []string) 
 	return append(lines, strings.TrimSuffix(text, ",")+".")
 }
 
-func capitalised(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+func capitalised(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
 
 // Deadlocks implements [dashboard.Measures].
 func (a dashboardAPI) Deadlocks(ctx context.Context, prefix string) (lines []string) {

@@ -106,6 +106,8 @@ func TestOverview_InABrowser(t *testing.T) {
 	}
 	w.open("/ui/?q=is:bad")
 	w.shows("#empty", "is:full, is:waiting")
+	w.open("/ui/?q=age%3E5s")
+	w.shows("#empty", "wait and held can be compared")
 	w.open("/ui/?q=wait%3Esoon")
 	w.shows("#empty", "such as wait>5s")
 	w.accessible()
@@ -195,6 +197,9 @@ func TestOverview_TenThousandInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.shows("#paging", "Showing 1 to 500 of 10,000 in this order. Next")
+	w.click("#paging a")
+	w.shows("#paging", "Showing 501 to 1,000 of 10,000 in this order. Previous Next")
 	t.Logf("10,000 semaphores: shown after %v, a change after %v, an update takes %.1f ms at most", shown.Round(time.Millisecond), changed.Round(time.Millisecond), slowest)
 	if shown > 10*time.Second || changed > 10*time.Second || slowest > 2000 {
 		t.Error("too slow")

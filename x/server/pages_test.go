@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -27,7 +31,10 @@ func TestPages_ShowOnlyWhatTheViewerMaySee(t *testing.T) {
 	reader.login("secret-reader")
 	ops.get(200, "/ui/activity").contains(t, "vault", "ci-a", "drain", "ops", "restart", "<script>")
 	ops.get(200, "/ui/clients").contains(t, "vault", "ci-a", "service", "holds 1 permit", "<script>")
-	ops.get(200, "/ui/store").contains(t, "replied in", "Every semaphore has metrics", "History")
+	ops.get(200, "/ui/store").contains(t, "replied in", "Every semaphore has metrics", "History", "Memory store of", "Persistence", "In the memory of this process", "Use another store", "No clients wait for each other")
+	if p := reader.get(200, "/ui/store"); strings.Contains(p.text, "Persistence") || strings.Contains(p.text, "Memory store") || strings.Contains(p.text, "Deadlocks") {
+		t.Errorf("a viewer with a prefix sees the setup of the store: %s", p.text)
+	}
 	ops.get(200, "/ui/activity?kind=drain&q=vault").contains(t, "1 event.")
 	for _, path := range []string{"/ui/activity", "/ui/clients", "/ui/store", "/ui/activity?q=vault", "/ui/clients?q=vault"} {
 		if p := reader.get(200, path); strings.Contains(strings.Split(p.text, "<main")[1], `?name=vault`) || strings.Contains(p.text, "semaphores have") {
@@ -103,4 +110,65 @@ func TestActivity_NamesWhatGoClientsChange(t *testing.T) {
 		b.get(200, "/ui/activity?kind="+kind).contains(t, "1 event.", detail)
 	}
 	b.get(200, "/ui/activity?kind=configure").contains(t, "Nothing has been changed")
+}
+
+// TestPages_ListManyClients checks that the list of clients has pages, also with a filter.
+func TestPages_ListManyClients(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	config := protocol.Config{Protocol: protocol.Version, Capacity: 1000, TTL: 3_600_000_000}
+	for i := range 450 {
+		name, by := fmt.Sprintf("crowd-%d", i%3), protocol.Opener{Client: protocol.Client{Instance: fmt.Sprintf("client-%04d", i)}}
+		session, _, err := store.Open(t.Context(), name, config, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := protocol.Batch{Session: session, Seq: 1, Ops: []protocol.Op{{Verb: protocol.Acquire, Ticket: 1, Weight: 1}}}
+		if _, err := store.Apply(t.Context(), name, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, store, server.Options{})
+	b := s.tab()
+	for path, want := range map[string][]string{
+		"/ui/clients":                     {"450 clients. Next", "client-0000", "client-0199"},
+		"/ui/clients?from=400":            {"450 clients.", "client-0400", "client-0449"},
+		"/ui/clients?q=crowd-1":           {"150 clients.", "client-0001", "client-0448"},
+		"/ui/clients?from=9000&q=crowd-1": {"150 clients.", "client-0001"},
+	} {
+		p := b.get(200, path)
+		p.contains(t, want[1:]...)
+		text := strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(p.text, "")), " ")
+		if !strings.Contains(text, want[0]) || strings.Contains(p.text, "client-0200") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+}
+
+// TestPages_AreAccessible checks pages outside of the daily path with axe: the login, also after a
+// failure, the form and the questions as pages, and errors.
+func TestPages_AreAccessible(t *testing.T) {
+	t.Parallel()
+	s := start(t, watchers())
+	s.auth = "secret-ops"
+	s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2&ttl=60s", "")
+	w := s.window()
+	w.do("size", chromedp.EmulateViewport(390, 844))
+	w.open("/ui/")
+	w.accessible()
+	w.picture("login")
+	w.do("log in", chromedp.SendKeys(chromedp.CSS("#token"), "wrong\n"))
+	w.shows(".result", "Unknown token")
+	w.accessible()
+	w.do("log in", chromedp.SendKeys(chromedp.CSS("#token"), "secret-ops\n"))
+	w.shows("#live", "live")
+	for path, text := range map[string]string{
+		"/ui/": "db", "/ui/semaphore?name=db": "Holders", "/ui/new": "New semaphore", "/ui/confirm?do=drain&name=db": "Drain", "/ui/confirm?do=delete&name=db": "Delete",
+		"/ui/nowhere": "No such page", "/ui/semaphore?name=none": "No such semaphore", "/ui/?q=none": "No name contains", "/ui/activity": "restart", "/ui/clients": "db", "/ui/store": "replied",
+	} {
+		w.open(path)
+		w.shows("main", text)
+		w.sees("document.documentElement.scrollWidth <= innerWidth") // no sideways scrolling on a phone
+		w.accessible()
+	}
 }

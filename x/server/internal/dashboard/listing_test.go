@@ -102,7 +102,7 @@ func TestFilter_Terms(t *testing.T) {
 	if got := names(l.matching(view{query: query{Sort: "name"}, prefix: "l"}, nil)); got != "leak long" {
 		t.Errorf("with a prefix: %s", got)
 	}
-	for _, bad := range []string{"is:bad", "wait>", "wait>soon", "held<-1s", "is:"} {
+	for _, bad := range []string{"is:bad", "wait>", "wait>soon", "held<-1s", "is:", "age>5s", "waiting>3"} {
 		if _, err := parseFilter(bad); err == nil || !strings.Contains(err.Error(), "is not a filter") {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -148,7 +148,7 @@ func (o *overview) itemsOf(rows []*row) []item {
 // render renders the overview in parts that change independently.
 func (o overview) render(items []item, r *reader, now time.Time) page {
 	ids := make([]string, len(items))
-	all := map[string]template.HTML{"summary": render("summary", o), "trouble": render("trouble", o.Trouble), "empty": render("empty", o)}
+	all := map[string]template.HTML{"summary": render("summary", o), "trouble": render("trouble", o.Trouble), "empty": render("empty", o), "paging": render("paging", o)}
 	for i, one := range items {
 		if one.group != nil {
 			ids[i] = one.group.ID()

@@ -36,7 +36,7 @@ func TestOverview_RanksOverAll(t *testing.T) {
 		if ids := o.lists["rows"]; len(ids) != pageSize || ids[0] != "s:zz-hot" || o.Waiting != 25 || o.Full != 1 || o.Shown != pageSize || o.Matching != 2001 {
 			t.Errorf("%d rows, first %q, %d waiting, %d full", len(ids), ids[0], o.Waiting, o.Full)
 		}
-		if text := string(o.Part("summary")); !strings.Contains(text, "<b>25</b> waiting") || !strings.Contains(text, "Showing 1 to 500 in this order") {
+		if text := string(o.Part("summary")); !strings.Contains(text, "<b>25</b> waiting") || !strings.Contains(text, "Showing 1 to 500 of 2,001 in this order") {
 			t.Error(text)
 		}
 		for sort, first := range map[string]string{"use": "s:zz-hot", "name": "s:a-0000"} {

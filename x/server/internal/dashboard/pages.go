@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/server/internal/history"
 )
@@ -18,7 +19,27 @@ import (
 // A Check is a fact about the server or its store, and whether it is as it should be.
 type Check struct {
 	Name, Text string
-	Good       bool
+	Advice     string // what to do; "": nothing
+	Level      fleet.Level
+}
+
+// Mark returns the level as a word, and its tone.
+func (c Check) Mark() state {
+	switch c.Level {
+	case fleet.LevelProblem:
+		return state{Text: "problem", Tone: "wrong"}
+	case fleet.LevelWarning:
+		return state{Text: "check", Tone: "unsure"}
+	}
+	return state{Text: "good", Tone: "fine"}
+}
+
+// levelOf returns the level of a check that is either good or not.
+func levelOf(good bool) fleet.Level {
+	if good {
+		return fleet.LevelOK
+	}
+	return fleet.LevelWarning
 }
 
 // mostActivity bounds the events on the page; older ones are on further pages.
@@ -49,10 +70,7 @@ func (d *Dashboard) activity(w http.ResponseWriter, r *http.Request, v Viewer) e
 		}
 	}
 	p.Total = len(p.Events)
-	from, err := strconv.Atoi(r.FormValue("from"))
-	if err != nil || from < 0 || from > p.Total {
-		from = 0
-	}
+	from := fromOf(r, p.Total)
 	p.Events = p.Events[from:]
 	if len(p.Events) > mostActivity {
 		p.Events = p.Events[:mostActivity]
@@ -60,6 +78,15 @@ func (d *Dashboard) activity(w http.ResponseWriter, r *http.Request, v Viewer) e
 	}
 	d.render(w, http.StatusOK, "activity", p)
 	return nil
+}
+
+// fromOf returns the number of entries on previous pages, 0 if a request has a wrong one.
+func fromOf(r *http.Request, total int) int {
+	from, err := strconv.Atoi(r.FormValue("from"))
+	if err != nil || from < 0 || from > total {
+		return 0
+	}
+	return from
 }
 
 // mostInspected bounds the semaphores that are read for the list of clients. Those with the most
@@ -156,11 +183,16 @@ func (s semaphore) addClients(all map[string]*clientUse) {
 	}
 }
 
+// mostClients bounds the clients of a page; others are on further pages.
+const mostClients = 200
+
 // A clientsPage lists clients, with the semaphores that the viewer may see.
 type clientsPage struct {
 	border
 	Filter  string
 	Clients []clientUse
+	Total   int
+	Next    string // URL of the next page; "": none
 	Skipped int
 	Failed  string
 }
@@ -175,6 +207,13 @@ func (d *Dashboard) clients(w http.ResponseWriter, r *http.Request, v Viewer) er
 		p.Failed = "The clients cannot be listed: the store does not respond."
 	} else {
 		p.Clients = visible(all.clients, v.Prefix(), strings.ToLower(p.Filter))
+		p.Total = len(p.Clients)
+		from := fromOf(r, p.Total)
+		p.Clients = p.Clients[from:]
+		if len(p.Clients) > mostClients {
+			p.Clients = p.Clients[:mostClients]
+			p.Next = "/ui/clients?" + url.Values{"q": {p.Filter}, "from": {strconv.Itoa(from + mostClients)}}.Encode()
+		}
 		if v.Prefix() == "" {
 			p.Skipped = all.skipped
 		}
@@ -210,6 +249,8 @@ func (d *Dashboard) store(w http.ResponseWriter, r *http.Request, v Viewer) erro
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	p.Checks = append(d.feeds.reader.checkStore(ctx), d.feeds.reader.measures.Checks(ctx, v.Prefix())...)
+	urgency := map[fleet.Level]int{fleet.LevelProblem: 0, fleet.LevelWarning: 1, fleet.LevelOK: 2}
+	slices.SortStableFunc(p.Checks, func(a, b Check) int { return cmp.Compare(urgency[a.Level], urgency[b.Level]) })
 	d.render(w, http.StatusOK, "store", p)
 	return nil
 }
@@ -222,11 +263,11 @@ const mostAhead = 2 * time.Second
 func (r *reader) checkStore(ctx context.Context) []Check {
 	now, err := r.ping().wait(ctx)
 	if err != nil {
-		return []Check{{Name: "Reply", Text: "The store does not respond. Held permits stay held until they expire; the log of the server has the cause."}}
+		return []Check{{Name: "Reply", Level: fleet.LevelProblem, Text: "The store does not respond. Held permits stay held until they expire; the log of the server has the cause."}}
 	}
 	return []Check{
-		{"Reply", "The store replied in " + Brief(now.took) + ".", now.took < time.Second},
-		{"Clock", fmt.Sprintf("The store's clock is %s that of this server.", difference(now.ahead)), now.ahead.Abs() < mostAhead},
+		{Name: "Reply", Text: "The store replied in " + Brief(now.took) + ".", Level: levelOf(now.took < time.Second)},
+		{Name: "Clock", Text: fmt.Sprintf("The store's clock is %s that of this server.", difference(now.ahead)), Level: levelOf(now.ahead.Abs() < mostAhead)},
 	}
 }
 

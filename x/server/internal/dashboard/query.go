@@ -141,7 +141,19 @@ func isCondition(term string) bool {
 		return true
 	}
 	at := strings.IndexAny(term, "<>")
-	return at > 0 && ages[term[:at]] != nil
+	if at <= 0 {
+		return false
+	}
+	_, err := limitOf(term[at+1:])
+	return ages[term[:at]] != nil || err == nil
+}
+
+// limitOf parses a duration. A number is in seconds.
+func limitOf(text string) (time.Duration, error) {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second, nil
+	}
+	return time.ParseDuration(text)
 }
 
 // parseFilter parses a filter such as "db is:full wait>5s". Other words are parts of names.
@@ -166,11 +178,11 @@ func parseCondition(term string) (func(*row) bool, error) {
 		return nil, fmt.Errorf("%q is not a filter: use is:full, is:waiting, is:draining, is:paused, is:idle, is:rate or is:problem", term)
 	}
 	at := strings.IndexAny(term, "<>")
-	age, over, text := ages[term[:at]], term[at] == '>', term[at+1:]
-	limit, err := time.ParseDuration(text)
-	if seconds, bad := strconv.ParseUint(text, 10, 31); bad == nil {
-		limit, err = time.Duration(seconds)*time.Second, nil
+	age, over := ages[term[:at]], term[at] == '>'
+	if age == nil {
+		return nil, fmt.Errorf("%q is not a filter: wait and held can be compared, such as wait>5s or held>10m", term)
 	}
+	limit, err := limitOf(term[at+1:])
 	if err != nil || limit < 0 {
 		return nil, fmt.Errorf("%q is not a filter: %s needs a duration, such as %s5s or %s10m", term, term[:at+1], term[:at+1], term[:at+1])
 	}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/x/server/internal/dashboard"
+)
+
+// Checks implements [dashboard.Measures].
+func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Check {
+	s := a.service
+	all := []dashboard.Check{{Name: "Server", Level: fleet.LevelOK, Text: "Version " + s.options.Version + "."}}
+	if s.leaving.Load() {
+		all[0].Level = fleet.LevelWarning
+		all[0].Text += " It is being stopped, and rejects new acquires."
+	}
+	if prefix != "" {
+		return all
+	}
+	all = append(all, s.storeChecks(ctx)...)
+	kept := dashboard.Check{Name: "History", Level: fleet.LevelOK, Text: "The history is kept in memory, and is lost when the server stops."}
+	if err := s.history.Err(); err != nil {
+		kept.Level, kept.Text = fleet.LevelWarning, "The history is not kept across restarts: "+err.Error()
+	} else if s.options.History != "" {
+		kept.Text = fmt.Sprintf("The history is kept across restarts, and takes %.1f MiB of memory.", float64(s.history.Bytes())/(1<<20))
+	}
+	series := dashboard.Check{Name: "Series", Level: fleet.LevelOK, Text: "Every semaphore has metrics and a history of its own."}
+	if folded := s.sampler.folded.Load(); folded > 0 {
+		series.Level, series.Advice = fleet.LevelWarning, "Raise limits.series."
+		series.Text = fmt.Sprintf("%d semaphores have no metrics and no history of their own.", folded)
+	}
+	streams := dashboard.Check{Name: "Load", Level: fleet.LevelOK, Text: fmt.Sprintf("%d requests wait, %d streams are open.", s.waiting.Load(), s.streams.Load())}
+	return append(all, kept, series, streams)
+}
+
+// storeChecks returns what an examination of the store finds, as in "sema doctor", and possible
+// deadlocks.
+func (s *service) storeChecks(ctx context.Context) (all []dashboard.Check) {
+	if named, ok := s.store.Store.(fmt.Stringer); ok { // stores omit their secrets
+		all = append(all, dashboard.Check{Name: "Store", Level: fleet.LevelOK, Text: capitalised(named.String()) + "."})
+	}
+	found, err := s.examination.findings(func() ([]fleet.Finding, error) { return s.store.Examine(ctx) })
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		found = []fleet.Finding{{Check: "settings", Level: fleet.LevelWarning, Seen: "they cannot be read: " + err.Error(), Advice: "allow the server's user to read them"}}
+	}
+	for _, f := range found {
+		c := dashboard.Check{Name: capitalised(f.Check), Level: f.Level, Text: capitalised(f.Seen) + "."}
+		if f.Advice != "" {
+			c.Advice = capitalised(f.Advice) + "."
+		}
+		all = append(all, c)
+	}
+	deadlocks := dashboard.Check{Name: "Deadlocks", Level: fleet.LevelOK, Text: "No clients wait for each other in a circle."}
+	if cycles, _ := s.deadlocks.find(ctx, s, ""); len(cycles) > 0 {
+		deadlocks.Level, deadlocks.Text = fleet.LevelProblem, fmt.Sprintf("%d possible: the overview lists them.", len(cycles))
+	}
+	return append(all, deadlocks)
+}
