@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"io/fs"
 	"net/url"
 	"os"
 	"path"
@@ -40,10 +41,13 @@ func TestLinks_Lead(t *testing.T) {
 				t.Errorf("%s:%d: %v", p.name, line, err)
 				continue
 			}
-			if to.Scheme != "" || to.Host != "" {
-				continue // of another site
-			}
 			checked++
+			if to.Scheme != "" || to.Host != "" {
+				if problem := external(all, to); problem != "" {
+					t.Errorf("%s:%d: %s: %s", p.name, line, to, problem)
+				}
+				continue
+			}
 			if problem := follow(all, p, to); problem != "" {
 				t.Errorf("%s:%d: %s: %s", p.name, line, to, problem)
 			}
@@ -51,6 +55,94 @@ func TestLinks_Lead(t *testing.T) {
 	}
 	if checked < 200 {
 		t.Errorf("%d links", checked)
+	}
+}
+
+// external returns what is wrong with a link to another site, or "". It opens no connection:
+// links into the repository must lead to a file of this checkout, and others must have the
+// form of a public address.
+func external(all map[string]*page, to *url.URL) string {
+	switch {
+	case to.Scheme != "https":
+		return "want https"
+	case !strings.Contains(to.Host, ".") || strings.ContainsAny(to.Host, " _@") || to.User != nil:
+		return "no public host name"
+	}
+	inside, found := strings.CutPrefix(to.Scheme+"://"+to.Host+to.Path, Repository+"/")
+	if !found {
+		return ""
+	}
+	kind, rest, _ := strings.Cut(inside, "/")
+	switch kind {
+	case "blob", "tree":
+		_, name, _ := strings.Cut(rest, "/") // the branch is before it
+		return follow(all, &page{name: "README.md"}, &url.URL{Path: name, Fragment: to.Fragment})
+	case "security", "issues", "pulls", "releases", "discussions":
+		return ""
+	}
+	return "no such part of the repository"
+}
+
+// TestLinks_OfConfigurations checks the addresses in the repository that alerts, dashboards,
+// workflows, units and Go files contain.
+func TestLinks_OfConfigurations(t *testing.T) {
+	t.Parallel()
+	all := make(map[string]*page)
+	for _, p := range pages(t) {
+		all[p.name] = p
+	}
+	address := regexp.MustCompile(regexp.QuoteMeta(Repository) + "/(?:blob|tree)/[\\w./#-]+")
+	checked := 0
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && name != ".github" && strings.HasPrefix(d.Name(), "."), d.Name() == "testdata", d.Name() == "node_modules", d.Name() == "built":
+			return fs.SkipDir
+		case d.IsDir() || !strings.Contains(" .go .yml .yaml .json .service .html ", " "+path.Ext(name)+" "):
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		for _, found := range address.FindAllString(string(text), -1) {
+			to, parsed := url.Parse(strings.TrimRight(found, ".\\"))
+			if parsed != nil {
+				t.Errorf("%s: %v", name, parsed)
+				continue
+			}
+			checked++
+			if problem := external(all, to); problem != "" {
+				t.Errorf("%s: %s: %s", name, to, problem)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checked < 10 {
+		t.Errorf("%d addresses", checked)
+	}
+}
+
+func TestExternal_FindsBadAddresses(t *testing.T) {
+	t.Parallel()
+	for address, good := range map[string]bool{
+		"https://pkg.go.dev/net/http/pprof":       true,
+		Repository + "/blob/main/doc.go":          true,
+		Repository + "/security/advisories/new":   true,
+		Repository + "/blob/main/docs/missing.md": false,
+		Repository + "/wiki/Home":                 false,
+		"http://example.com/":                     false,
+		"https://localhost/":                      false,
+		"https://user:password@example.com/":      false,
+	} {
+		to, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problem := external(nil, to); (problem == "") != good {
+			t.Errorf("%s: %q", address, problem)
+		}
 	}
 }
 

@@ -1,3 +1,4 @@
+// Package prelude declares what blocks of README.md use without declaring it.
 package prelude
 
 var client *fleet.Client

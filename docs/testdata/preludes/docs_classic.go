@@ -1,3 +1,4 @@
+// Package prelude declares what blocks of docs/classic.md use without declaring it.
 package prelude
 
 type Job struct{}

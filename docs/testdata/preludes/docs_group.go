@@ -1,3 +1,4 @@
+// Package prelude declares what blocks of docs/group.md use without declaring it.
 package prelude
 
 var urls []string

@@ -1,3 +1,4 @@
+// Package prelude declares what blocks of docs/learn/deadlocks.md use without declaring it.
 package prelude
 
 type account struct {

@@ -1,3 +1,4 @@
+// Package prelude declares what blocks of docs/learn/implementations.md use without declaring it.
 package prelude
 
 type Cond struct {

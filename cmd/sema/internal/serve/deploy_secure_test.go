@@ -65,7 +65,7 @@ var pinned = regexp.MustCompile(`^[a-z./-]+:v?\d+\.\d+\.\d+[a-z0-9.-]*$`)
 func TestDeploy_ImagesArePinned(t *testing.T) {
 	t.Parallel()
 	var images []string
-	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(deployed(t, "Dockerfile"), -1) {
+	for _, from := range regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)`).FindAllStringSubmatch(deployed(t, "Dockerfile"), -1) {
 		images = append(images, from[1])
 	}
 	for _, service := range at(documents(t, "compose.yaml")[0], "services").(map[string]any) {
