@@ -181,6 +181,44 @@ func TestPlayground_RunsEveryLessonInABrowser(t *testing.T) {
 	}
 }
 
+// TestPlayground_CaptionsCanBeRead checks that a caption that teaches stays for long enough although
+// the lesson runs four times as fast, and that it makes way for the next one that teaches.
+func TestPlayground_CaptionsCanBeRead(t *testing.T) {
+	t.Parallel()
+	b := openTab(t, serve(t))
+	b.do("open", chromedp.Navigate(b.url+"#inversion"))
+	b.sees("document.querySelectorAll('#lessons a').length === 7")
+	b.do("speed", chromedp.Evaluate[chromedp.Void](`document.querySelector('#speeds input[value="4"]').click(),
+		window.captions = [], new MutationObserver(() => captions.push([performance.now(), document.querySelector("#caption").textContent])).observe(document.querySelector("#caption"), {childList: true})`))
+	b.sees(`captions.some(c => c[1].includes("The tiers were inverted"))`)
+	b.sees(`captions.findIndex(c => c[1].includes("The tiers were inverted")) < captions.length - 1`)
+	short, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`(() => {
+		const teaches = text => /^Low acquires the lock|^High needs|inverted/.test(text);
+		return captions.slice(1).map(([at, text], i) => {
+			const [before, old] = captions[i];
+			return teaches(old) && !teaches(text) && at - before < 3000 ? old + " for " + (at - before) + " ms, then " + text : "";
+		}).filter(Boolean).join("\n");
+	})()`))
+	if err != nil || short != "" {
+		t.Errorf("%v\n%s", err, short)
+	}
+}
+
+// TestPlayground_FitsAPhone checks that the page does not scroll sideways, and that the open lesson is
+// visible in the navigation, which does.
+func TestPlayground_FitsAPhone(t *testing.T) {
+	t.Parallel()
+	b := openTab(t, serve(t))
+	b.do("open", chromedp.EmulateViewport(390, 844), chromedp.Navigate(b.url))
+	b.sees("document.querySelectorAll('#lessons a').length === 7")
+	for _, l := range play.Lessons() {
+		b.do(l.ID, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("location.hash = %q", l.ID)))
+		b.sees(fmt.Sprintf("document.querySelector('#lessons [aria-current]').hash === '#%s'", l.ID))
+		b.sees("(() => { const box = document.querySelector('#lessons [aria-current]').getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth })()")
+		b.sees("document.documentElement.scrollWidth <= innerWidth && scrollY === 0")
+	}
+}
+
 // TestPlayground_PausesStepsAndTakesCommands checks that the clock of the program stops.
 func TestPlayground_PausesStepsAndTakesCommands(t *testing.T) {
 	t.Parallel()

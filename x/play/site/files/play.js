@@ -56,8 +56,10 @@ function open() {
   $("title").textContent = lesson.title;
   $("teaches").textContent = lesson.teaches;
   for (const link of $("lessons").querySelectorAll("a")) {
-    if (link.hash === "#" + lesson.id) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.hash === "#" + lesson.id) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "center" }); // the list scrolls on a phone
+    } else link.removeAttribute("aria-current");
   }
   $("code").replaceChildren(...highlight(lesson.code));
   showSettings();
@@ -99,6 +101,7 @@ function receive(event) {
     $("steps").replaceChildren();
     $("report-card").hidden = true;
     $("caption").classList.remove("alarm");
+    readUntil = 0;
     return;
   }
   if (!model) return;
@@ -108,18 +111,26 @@ function receive(event) {
     $("report-card").hidden = false;
   }
   const alarm = event.kind === "report" || event.kind === "lost" || event.kind === "failed" || event.kind === "wrote" && (!event.ok || event.caption.startsWith("Lost"));
-  if (event.caption) {
-    $("caption").textContent = event.caption;
-    $("caption").classList.toggle("alarm", alarm);
-  }
+  if (event.caption) explain(event.caption, alarm, alarm || event.kind === "note");
   const text = event.caption || words(event);
   if (text) log(event.at, text, alarm);
+}
+
+// explain shows a caption. One that teaches stays long enough to be read, unless another one follows:
+// the steps have those that are not shown.
+let readUntil = 0;
+function explain(text, alarm, teaches) {
+  const now = performance.now();
+  if (running && !teaches && now < readUntil) return;
+  readUntil = teaches ? now + Math.min(6000, 1500 + 35 * text.length) : 0;
+  $("caption").textContent = text;
+  $("caption").classList.toggle("alarm", alarm);
 }
 
 // words returns an event without a caption in words, if it is a step.
 function words(e) {
   if (lesson.layout === "buffer" && e.kind !== "asked" || lesson.layout === "bucket" && e.kind === "released") return "";
-  const at = e.gate && e.gate !== "pool" ? " the " + e.gate : "";
+  const at = e.gate && e.gate !== "pool" ? (/\d$/.test(e.gate) ? " " : " the ") + e.gate : "";
   const n = e.n > 1 ? ` (${e.n})` : "";
   switch (e.kind) {
     case "asked": return `${e.worker} asks for${at || " a permit"}${n}`;
