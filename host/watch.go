@@ -23,13 +23,13 @@ const (
 //
 // The driver alone calls the methods.
 type watch struct {
-	f       *file         // set when the file is opened
-	head    *waiter       // the waiter that was first at the last sleep
-	pause   time.Duration // duration of the next sleep
-	next    time.Duration // duration of the sleep after that, if nothing happens
-	due     bool          // the last sleep was not interrupted: watch the holders before the next one
+	f       *file                // set when the file is opened
+	head    *waiter              // the waiter that was first at the last sleep
+	pause   time.Duration        // duration of the next sleep
+	next    time.Duration        // duration of the sleep after that, if nothing happens
+	due     bool                 // the last sleep was not interrupted: watch the holders before the next one
 	watched map[process]*os.File // nil: had ended before it was watched
-	ended   atomic.Bool // a watched process has ended
+	ended   atomic.Bool          // a watched process has ended
 	running sync.WaitGroup
 }
 
