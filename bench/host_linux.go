@@ -360,7 +360,7 @@ func (h *hostBench) cancel(kind lockKind) impl {
 // the permits of each.
 func (h *hostBench) contended(kind lockKind) impl {
 	return impl{string(kind), func() sample {
-		const duration = 200 * time.Millisecond
+		const duration = 500 * time.Millisecond
 		number := nextNumber()
 		path := filepath.Join(h.dir, fmt.Sprint("contest-", number))
 		state := mapState[contest](path)

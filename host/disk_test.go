@@ -75,11 +75,7 @@ func TestSemaphore_SurvivesAFullDisk(t *testing.T) {
 func TestMoveLock_NeverFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 1)
-	p, err := sem.Acquire(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Release()
+	lockAsOther(t, sem.file.fd, slotLocks)
 	slot, target, contender := run{0, 1}, openAsOther(t, sem.file), openAsOther(t, sem.file)
 	done := make(chan struct{})
 	go func() {
@@ -128,10 +124,7 @@ func TestHolders_RejectsInvalidRecords(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 8)
 	f := sem.file
-	fd := openAsOther(t, f)
-	for slot := range int64(3) {
-		lockAsOther(t, fd, slotLocks+slot)
-	}
+	newOutsider(t, f, 0).hold(t, 0, 1, 2)
 	f.reserveRecord(0)
 	now := time.Now().UnixNano()
 	written := self()
@@ -163,6 +156,9 @@ func TestInspect_CountsALockToTheEndOfTheFile(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
 	const toTheEnd = 0
+	if !sem.file.swapAll(run{1, 3}, freeSlot, newOwner(lockedPlace, 1)) {
+		t.Fatal("not free")
+	}
 	if ok, err := tryLock(openAsOther(t, sem.file), exclusive, slotLocks+1, toTheEnd); !ok || err != nil {
 		t.Fatal(ok, err)
 	}

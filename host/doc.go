@@ -9,14 +9,16 @@
 //	…
 //	defer permit.Release()
 //
-// The semaphore is crash-safe. A permit is a byte of a file that the holder has
-// locked. The kernel drops the locks of a process that ends, however it ends: its
-// permits are free at once. The first waiter watches the holders and is woken; holders that
-// it cannot watch, such as those of other PID namespaces, are noticed within 100 ms. Nothing
-// else decides whether a permit is free, so no bookkeeping can drift and the permits held
-// never exceed the capacity. The file also contains memory that all openers share: hints
-// about free permits, a queue of the waiting processes and a futex to wake each of them. If
-// this memory is lost or wrong, the cost is time, not permits.
+// The semaphore is crash-safe. A permit is a slot of a file that all openers map: it
+// names its owner, a process that has a lock on the file. The kernel drops the locks
+// of a process that ends, however it ends: its permits are free at once. The first waiter
+// watches the holders and is woken; holders that it cannot watch, such as those of other
+// PID namespaces, are noticed within 100 ms. There is no count of the held permits that
+// could drift, so they never exceed the capacity. An acquire of a free permit and its
+// release make no system call. The file also contains hints about free permits, a queue of
+// the waiting processes and a futex to wake each of them. If these are lost or wrong, the
+// cost is time, not permits. A slot that was lost or overwritten is recognised, and grants
+// nothing.
 //
 // # Stored and local
 //
@@ -52,8 +54,9 @@
 // of the user, or of the members of the group. Content written by other processes is
 // checked before it is returned ([Holder]). A file that was truncated or overwritten
 // is [ErrDamaged]: its semaphore grants nothing until all processes have closed it,
-// and held permits stay valid. A file that this package did not create is never
-// overwritten; [BadFiles] lists such files.
+// and held permits stay valid. Do not restore an old copy of a file that is in use: its
+// slots look right. A file that this package did not create is never overwritten;
+// [BadFiles] lists such files.
 //
 // # Systems
 //

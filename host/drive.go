@@ -168,7 +168,7 @@ func (f *file) conclude(w *waiter, r result) attemptResult {
 // handOff passes runs that are about to be freed to the first waiter of this process,
 // and reports whether it did. The waiter must be the first of the host and ask for
 // exactly as many slots. It does nothing while the config is unsettled or draining. A
-// hand-off saves a thread wake-up and two system calls.
+// hand-off saves the wake-up of a thread.
 func (f *file) handOff(runs []run) bool {
 	q := &f.queue
 	if q.length.Load() == 0 {

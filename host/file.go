@@ -28,10 +28,14 @@ type file struct {
 	bitmap  *[maxCapacity / wordBits]atomic.Uint64 // slots that any process holds or is claiming: a hint
 	places  *[maxPlaces]place
 	records *[maxCapacity]record
+	owners  *[maxCapacity]atomic.Uint64 // of type owner
 
 	mine          [maxCapacity / wordBits]atomic.Uint64 // slots that this process holds or is claiming: exact
 	reservedPages [maxCapacity * recordSize / pageSize / wordBits]atomic.Uint64
-	own           atomic.Int32 // this process's place, or noPlace
+	placing       sync.Mutex    // held by takePlace
+	placeless     atomic.Int64  // when there was no place for this process, by clock; 0: never
+	own           atomic.Int32  // this process's place, or noPlace
+	identity      atomic.Uint64 // the owner that names that place; 0: it has none
 	permits       atomic.Uint32
 	checked       atomic.Int64 // when the path was checked, in Unix nanoseconds
 	// When a claim last timed out waiting for its turn, in Unix nanoseconds; 0: never.
@@ -191,6 +195,7 @@ func (f *file) setUp(want stored, access access) error {
 	f.bitmap = (*[maxCapacity / wordBits]atomic.Uint64)(unsafe.Pointer(&f.memory[bitmapAt]))
 	f.places = (*[maxPlaces]place)(unsafe.Pointer(&f.memory[placesAt]))
 	f.records = (*[maxCapacity]record)(unsafe.Pointer(&f.memory[recordsAt]))
+	f.owners = (*[maxCapacity]atomic.Uint64)(unsafe.Pointer(&f.memory[ownersAt]))
 	if alone {
 		reset := ErrDamaged
 		f.touch(func() { reset = f.reset(is == complete, want) })
@@ -249,14 +254,20 @@ func (f *file) reset(keep bool, want stored) error {
 	if !keep { // with keep, the stored values would be lost if the process is killed here
 		f.head.magic.Store(beginning)
 	}
-	if err := f.file.Truncate(placesAt); err != nil { // discards old places and records
-		return f.wrap("open", err)
+	for _, size := range []int64{placesAt, mapSize} { // discards old places, records and owners
+		if err := f.file.Truncate(size); err != nil {
+			return f.wrap("open", err)
+		}
+	}
+	if err := f.addSlots(0, want.capacity); err != nil {
+		return err
 	}
 	for i := range f.bitmap {
 		f.bitmap[i].Store(0)
 	}
 	f.head.high.Store(0)
 	f.head.tickets.Store(0)
+	f.head.incarnations.Store(0)
 	f.head.reach.Store(uint32(want.capacity))
 	f.head.maxWaiters.Store(int64(want.maxWaiters))
 	f.head.config.Store(uint64(before.changed(want.capacity, flags)))

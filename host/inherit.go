@@ -65,8 +65,8 @@ func (i *inherited) unref() {
 	}
 }
 
-// duplicate moves the locks of some slots to another open file, which can be inherited
-// without the other locks. A lock cannot be transferred, but two open files can both
+// duplicate locks some slots, which this process holds, on another open file, which can be
+// inherited without the others. A lock cannot be transferred, but two open files can both
 // hold a shared lock for a moment. So no slot is free at any time.
 func (f *file) duplicate(runs []run) (*os.File, error) {
 	if !canInherit {
@@ -97,9 +97,9 @@ func (f *file) moveLocks(to *os.File, runs []run) error {
 	}
 	lockAgainstCleaners(fd)
 	for i, r := range runs {
-		if err := moveLock(f.fd, fd, r); err != nil {
+		if err := f.lockRunOn(fd, r); err != nil {
 			for _, moved := range runs[:i] {
-				moveLock(fd, f.fd, moved)
+				moveLock(fd, f.fd, moved) // the lock of f.fd holds it as well
 			}
 			return err
 		}
@@ -109,23 +109,24 @@ func (f *file) moveLocks(to *os.File, runs []run) error {
 
 // moveLock moves the lock of one run, or leaves it where it was and returns an error.
 func moveLock(from, to int, r run) error {
-	at, n := r.offset(), int64(r.n)
-	move := func(fd int, kind lockKind) error {
-		ok, err := tryLock(fd, kind, at, n)
-		if err == nil && !ok {
-			err = errors.New("another process has a lock on it")
-		}
-		return err
-	}
 	for _, step := range []func() error{
-		func() error { return move(from, shared) },
-		func() error { return move(to, shared) },
-		func() error { return move(from, none) },
-		func() error { return move(to, exclusive) },
+		func() error { return changeLock(from, shared, r) },
+		func() error { return changeLock(to, shared, r) },
+		func() error { return changeLock(from, none, r) },
+		func() error { return changeLock(to, exclusive, r) },
 	} {
 		if err := step(); err != nil {
-			return errors.Join(fmt.Errorf("cannot move a lock: %w", err), move(from, shared), move(to, none), move(from, exclusive))
+			return errors.Join(fmt.Errorf("cannot move a lock: %w", err), changeLock(from, shared, r), changeLock(to, none, r), changeLock(from, exclusive, r))
 		}
 	}
 	return nil
+}
+
+// changeLock changes the lock of a run, and fails if another process has one.
+func changeLock(fd int, kind lockKind, r run) error {
+	ok, err := tryLock(fd, kind, r.offset(), int64(r.n))
+	if err == nil && !ok {
+		err = errors.New("another process has a lock on it")
+	}
+	return err
 }

@@ -14,17 +14,19 @@ const (
 	bitmapAt  = 4096
 	placesAt  = bitmapAt + maxCapacity/8
 	recordsAt = placesAt + maxPlaces*placeSize
-	mapSize   = recordsAt + maxCapacity*recordSize
+	ownersAt  = recordsAt + maxCapacity*recordSize
+	mapSize   = ownersAt + maxCapacity*ownerSize
 
 	maxCapacity = 1 << 16 // slots
-	maxPlaces   = 1 << 12 // processes that have waited and have the file open
+	maxPlaces   = 1 << 12 // processes that have held permits or waited and have the file open
 	placeSize   = 64
 	recordSize  = 64
+	ownerSize   = 8
 	wordBits    = 64
 
 	// The first word of a file identifies it. The last two bytes are the version of
 	// the layout; a process that does not know that version does not use the file.
-	magic      = 0x0032_7473_6f68_6573
+	magic      = 0x0033_7473_6f68_6573
 	beginning  = 0x0030_7473_6f68_6573 // the file is being created, or its creator was killed
 	familyMask = 0x0000_ffff_ffff_ffff // the same in all versions
 )
@@ -35,7 +37,7 @@ const (
 	presenceLock = 1 << 32          // shared by all openers; exclusive to set up or remove the file
 	turnLock     = presenceLock + 1 // see turn
 	placeLocks   = 2 << 32          // one for each place, held by the process at that place
-	slotLocks    = 3 << 32          // one for each slot: these are the permits
+	slotLocks    = 3 << 32          // one for each slot, for owners that name a lock
 )
 
 // A header is the beginning of the file.
@@ -46,6 +48,8 @@ type header struct {
 	high       atomic.Uint32 // a highMark
 	reach      atomic.Uint32 // the highest capacity so far: no slot from this index on is held
 	maxWaiters atomic.Int64  // bound for all processes together; 0: no bound, sema.NoWaiters: no caller may wait
+
+	incarnations atomic.Uint64 // the last one issued, see owner
 }
 
 // stored contains the values that stay in the file while no process has it open.
@@ -88,15 +92,18 @@ func (c config) changed(capacity int64, flags config) config {
 	return (c+oneChange)&changesMask | config(capacity) | flags
 }
 
-// A place is the entry of a waiting process in the queue of the host. The process
-// holds the place's lock. A ticket in a place that is not locked belongs to a process
-// that was killed.
+// A place is the entry of a process that holds permits or waits in the queue of the host.
+// The process holds the place's lock. What a place that is not locked shows belongs to a
+// process that has ended.
 type place struct {
 	ticket atomic.Uint64 // ticket of the process's first waiter, 0 if there is none
 	beat   atomic.Int64  // when the process last polled, by clock, which all processes share
 	queue  atomic.Uint64 // a queueLength
 	word   atomic.Uint32 // the futex that the process sleeps on
-	_      [placeSize - 28]byte
+	_      uint32
+
+	incarnation atomic.Uint64 // distinguishes the processes that have had this place
+	_           [placeSize - 40]byte
 }
 
 // A queueLength packs the number of waiters of a process and the ticket of a caller

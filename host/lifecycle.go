@@ -26,7 +26,7 @@ func (s *Semaphore) use(ctx context.Context, op string) (leave func(), err error
 }
 
 // change runs do, which changes the stored values, and wakes all waiters of the host.
-func (s *Semaphore) change(ctx context.Context, op string, do func(f *file)) error {
+func (s *Semaphore) change(ctx context.Context, op string, do func(f *file) error) error {
 	leave, err := s.use(ctx, op)
 	if err != nil {
 		return err
@@ -40,9 +40,8 @@ func (s *Semaphore) change(ctx context.Context, op string, do func(f *file)) err
 		return f.wrap(op, err)
 	}
 	return f.wrap(op, f.guarded(func() error {
-		do(f)
-		f.wakeAll()
-		return nil
+		defer f.wakeAll()
+		return do(f)
 	}))
 }
 
@@ -56,7 +55,7 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int64) error {
 		err.Advice = fmt.Sprintf("use 0 to %d", MaxCapacity)
 		return err
 	}
-	if err := s.change(ctx, op, func(f *file) { f.resize(capacity) }); err != nil {
+	if err := s.change(ctx, op, func(f *file) error { return f.resize(capacity) }); err != nil {
 		return err
 	}
 	s.monitor.Report(sema.Event{Kind: sema.EventResized, Capacity: capacity})
@@ -65,14 +64,21 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int64) error {
 
 // resize stores the capacity and marks the config unsettled: claims count the held
 // slots until no slot beyond the capacity is held.
-func (f *file) resize(capacity int64) {
+func (f *file) resize(capacity int64) error {
 	for {
 		reach := f.head.reach.Load()
-		if int64(reach) >= capacity || f.head.reach.CompareAndSwap(reach, uint32(capacity)) {
+		if int64(reach) >= capacity {
+			break
+		}
+		if err := f.addSlots(int64(reach), capacity); err != nil {
+			return err
+		}
+		if f.head.reach.CompareAndSwap(reach, uint32(capacity)) {
 			break
 		}
 	}
 	f.changeConfig(func(c config) config { return c.changed(capacity, unsettled|c&drainingFlag) })
+	return nil
 }
 
 func (f *file) changeConfig(to func(config) config) {
@@ -94,7 +100,7 @@ func (s *Semaphore) SetMaxWaiters(ctx context.Context, n int) error {
 		err.Advice = fmt.Sprintf("use 0 to %d, or sema.NoWaiters", maxStoredWaiters)
 		return err
 	}
-	return s.change(ctx, op, func(f *file) { f.head.maxWaiters.Store(int64(n)) })
+	return s.change(ctx, op, func(f *file) error { f.head.maxWaiters.Store(int64(n)); return nil })
 }
 
 // Drain rejects acquires and waiters of all processes with ErrDraining, and waits
@@ -109,8 +115,9 @@ func (s *Semaphore) Drain(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	if err := s.change(context.WithoutCancel(ctx), op, func(f *file) {
+	if err := s.change(context.WithoutCancel(ctx), op, func(f *file) error {
 		f.changeConfig(func(c config) config { return c.changed(c.capacity(), drainingFlag|c&unsettled) })
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -152,7 +159,8 @@ func (s *Semaphore) waitDrained(ctx context.Context, op string) error {
 
 // Resume ends draining for all processes.
 func (s *Semaphore) Resume(ctx context.Context) error {
-	return s.change(ctx, "resume", func(f *file) {
+	return s.change(ctx, "resume", func(f *file) error {
 		f.changeConfig(func(c config) config { return c.changed(c.capacity(), c&unsettled) })
+		return nil
 	})
 }

@@ -128,7 +128,7 @@ func checkContent(path string, file *os.File) error {
 	if err != nil || is == complete {
 		return err
 	}
-	_, _, used, err := conflict(fd, presenceLock, 1)
+	used, err := conflict(fd, presenceLock, 1)
 	if err != nil {
 		return err
 	}

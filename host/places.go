@@ -22,21 +22,38 @@ type timing struct {
 	// turnBackoff is how long claims do not wait for their turn to scan after a claim has
 	// timed out waiting for it, see turnTimeout. Default 1s.
 	turnBackoff time.Duration
+	// placeBackoff is how long a process that found no place does not search for one.
+	// Default 1s.
+	placeBackoff time.Duration
 }
 
-var defaultTiming = timing{poll: 40 * time.Millisecond, watchAfter: time.Millisecond, skipAfter: 150 * time.Millisecond, turnBackoff: time.Second}
+var defaultTiming = timing{poll: 40 * time.Millisecond, watchAfter: time.Millisecond, skipAfter: 150 * time.Millisecond, turnBackoff: time.Second, placeBackoff: time.Second}
 
 // noPlace stands for the index of a place when there is none.
 const noPlace = -1
 
 // takePlace claims a place for this process: the lowest one that no live process has.
 // The place is kept until the file is closed. It returns noPlace if no place is left or
-// the disk is full. A process without a place waits by polling alone, and processes
-// that have one are served before it.
+// the disk is full, and tries again after [timing.placeBackoff]. A process without a place
+// waits by polling alone, and processes that have one are served before it. Its permits
+// are locks.
 func (f *file) takePlace() int {
+	f.placing.Lock()
+	defer f.placing.Unlock()
 	if own := f.own.Load(); own != noPlace {
 		return int(own)
 	}
+	if missed := f.placeless.Load(); missed != 0 && clock()-time.Duration(missed) < f.timing.placeBackoff {
+		return noPlace
+	}
+	own := f.lockPlace()
+	if own == noPlace {
+		f.placeless.Store(int64(clock()))
+	}
+	return own
+}
+
+func (f *file) lockPlace() int {
 	for i := range maxPlaces {
 		ok, err := tryLock(f.fd, exclusive, placeLocks+int64(i), 1)
 		if err != nil {
@@ -49,9 +66,12 @@ func (f *file) takePlace() int {
 			unlock(f.fd, placeLocks+int64(i), 1)
 			return noPlace
 		}
-		f.places[i].ticket.Store(0)
-		f.places[i].queue.Store(0)
+		p, incarnation := &f.places[i], f.nextIncarnation()
+		p.ticket.Store(0)
+		p.queue.Store(0)
+		p.incarnation.Store(incarnation) // before a slot has this owner
 		f.own.Store(int32(i))
+		f.identity.Store(uint64(newOwner(i, incarnation)))
 		return i
 	}
 	return noPlace
@@ -278,8 +298,7 @@ func (f *file) alive(i int) (bool, error) {
 	if int32(i) == f.own.Load() {
 		return true, nil
 	}
-	_, _, locked, err := conflict(f.fd, placeLocks+int64(i), 1)
-	return locked, err
+	return conflict(f.fd, placeLocks+int64(i), 1)
 }
 
 // wakeFirst wakes the process to serve next, so that it searches for slots.

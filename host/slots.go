@@ -76,8 +76,8 @@ func (f *file) tryClaim(ctx context.Context, n int64) ([]run, claimResult, error
 
 // claim locks n slots, or none.
 //
-// Two rules enforce the capacity. First, a slot is locked by at most one process (the
-// kernel ensures it) and by one permit of that process (file.mine). Second, a claim is
+// Two rules enforce the capacity. First, a slot has at most one owner, and one permit of
+// that process (file.mine). Second, a claim is
 // valid only if the config it started with has not changed when its slots are locked.
 // While slots beyond the capacity are held, a claim is valid only if at most capacity
 // slots are locked after it. This suffices: of any set of permits held at one time,
@@ -138,15 +138,15 @@ func (f *file) lockSlots(ctx context.Context, n int64, c config) ([]run, error) 
 	return f.lockScanned(ctx, n, c)
 }
 
-// lockHinted locks one slot that is free according to the bitmap. This is the fast
-// path: one system call.
+// lockHinted takes one slot that is free according to the bitmap. This is the fast
+// path: no system call.
 //
-// A bit is set before its slot is locked and cleared after the slot is unlocked. So a
-// bit may be set without a lock: its process was killed, or is about to lock. A scan
-// clears the bits of killed processes. A scan may also clear a bit whose process is
-// about to lock, and may lock a slot whose bit is about to be cleared. A lock without
-// a bit costs the next claim of that slot one system call, and that claim sets the bit
-// again.
+// A bit is set before its slot is taken and cleared after the slot is returned. So a
+// bit may be set without an owner: its process was killed, or is about to take the slot.
+// A scan clears the bits of killed processes. A scan may also clear a bit whose process
+// is about to take the slot, and may take a slot whose bit is about to be cleared. A held
+// slot without a bit costs the next claim of that slot one try, and that claim sets the
+// bit again.
 func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 	capacity := c.capacity()
 	for base := int64(0); base < capacity; base += wordBits {
@@ -162,7 +162,7 @@ func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 				continue
 			}
 			r := run{uint32(base) + uint32(bits.TrailingZeros64(bit)), 1}
-			ok, err := tryLock(f.fd, exclusive, r.offset(), 1)
+			ok, err := f.takeRun(r)
 			if ok {
 				return r, true, nil
 			}
@@ -182,8 +182,8 @@ func (f *file) lockHinted(c config) (r run, ok bool, err error) {
 // without a scan locked a slot first.
 const scans = 8
 
-// lockScanned locks n slots that are free according to the kernel's locks, including
-// those of killed processes.
+// lockScanned takes n slots that are free according to their owners, including those of
+// killed processes.
 func (f *file) lockScanned(ctx context.Context, n int64, c config) ([]run, error) {
 	for range scans {
 		held, err := f.heldSlots(ctx)
@@ -221,7 +221,7 @@ func (f *file) lockRun(r run) (bool, error) {
 	if !f.markMine(r) {
 		return false, nil
 	}
-	ok, err := tryLock(f.fd, exclusive, r.offset(), int64(r.n))
+	ok, err := f.takeRun(r)
 	if !ok || err != nil {
 		f.unmarkMine(r)
 		return false, err
@@ -230,7 +230,7 @@ func (f *file) lockRun(r run) (bool, error) {
 	return true, nil
 }
 
-// markMine claims the run within this process, because locks do not distinguish the
+// markMine claims the run within this process, because owners do not distinguish the
 // permits of a process.
 func (f *file) markMine(r run) (ok bool) {
 	ok = true
@@ -260,50 +260,20 @@ func (f *file) unmarkMine(r run) {
 // of this process may lock slots that are about to be unlocked.
 func (f *file) unlockSlots(runs []run) { f.unlockOn(f.fd, runs) }
 
-// unlockOn frees slots whose locks belong to the descriptor fd.
+// unlockOn frees slots whose locks, if they are held by locks, belong to the descriptor fd.
+// If the file is damaged, what it shows about them cannot be read: it grants nothing.
 func (f *file) unlockOn(fd int, runs []run) {
 	for _, r := range runs {
-		f.touch(func() { f.eraseRecord(r) })
-		unlock(fd, r.offset(), int64(r.n))
-		f.touch(func() {
+		intact := f.touch(func() {
+			f.eraseRecord(r)
+			f.returnRun(fd, r)
 			r.masks(func(word int, mask uint64) { f.bitmap[word].And(^mask) })
 		})
+		if !intact {
+			unlock(fd, r.offset(), int64(r.n))
+		}
 		f.unmarkMine(r)
 	}
-}
-
-// heldSlots queries the kernel and returns a bitmap of the locked slots. A slot that is
-// held during the whole call is always included. Every lock and every gap takes a
-// system call, each of which searches all locks of the file: microseconds for ten
-// permits, 80 ms for four thousand.
-func (f *file) heldSlots(ctx context.Context) ([]uint64, error) {
-	reach := int64(min(f.head.reach.Load(), maxCapacity))
-	held := make([]uint64, (reach+wordBits-1)/wordBits)
-	for i := range held {
-		held[i] = f.mine[i].Load()
-	}
-	type span struct{ from, to int64 }
-	for todo := []span{{0, reach}}; len(todo) > 0; {
-		s := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if s.from >= s.to {
-			continue
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		at, n, found, err := conflict(f.fd, slotLocks+s.from, s.to-s.from)
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			continue
-		}
-		from, to := max(at-slotLocks, s.from), min(at+n-slotLocks, s.to)
-		run{uint32(from), uint32(to - from)}.masks(func(word int, mask uint64) { held[word] |= mask })
-		todo = append(todo, span{s.from, from}, span{to, s.to})
-	}
-	return held, nil
 }
 
 // freeRuns selects n slots below capacity that are not held, or fewer if there are not

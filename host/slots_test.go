@@ -59,6 +59,48 @@ func lockAsOther(t *testing.T, fd int, at int64) {
 	}
 }
 
+// An outsider is another process, as far as the file shows.
+type outsider struct {
+	f     *file
+	fd    int
+	place int
+	owner owner
+}
+
+// newOutsider starts a process at a place.
+func newOutsider(t *testing.T, f *file, place int) *outsider {
+	t.Helper()
+	o := &outsider{f: f, fd: openAsOther(t, f), place: place}
+	lockAsOther(t, o.fd, placeLocks+int64(place))
+	if err := reserve(f.fd, placesAt, int64(place+1)*placeSize); err != nil {
+		t.Fatal(err)
+	}
+	incarnation := f.nextIncarnation()
+	f.places[place].incarnation.Store(incarnation)
+	o.owner = newOwner(place, incarnation)
+	return o
+}
+
+// hold takes slots without setting their bits.
+func (o *outsider) hold(t *testing.T, slots ...int) {
+	t.Helper()
+	for _, slot := range slots {
+		if !o.f.swapAll(run{uint32(slot), 1}, freeSlot, o.owner) {
+			t.Fatalf("slot %d is not free", slot)
+		}
+	}
+}
+
+func (o *outsider) release(t *testing.T, slot int) {
+	t.Helper()
+	if !o.f.swapAll(run{uint32(slot), 1}, o.owner, freeSlot) {
+		t.Fatalf("slot %d is not held", slot)
+	}
+}
+
+// end ends the process: the kernel drops its locks.
+func (o *outsider) end() { unlock(o.fd, placeLocks+int64(o.place), 1) }
+
 // blockedIn returns the stacks of goroutines that are in a state and in a function.
 func blockedIn(state, function string) (stacks []string) {
 	buffer := make([]byte, 1<<20)
@@ -143,13 +185,12 @@ func TestClaim_IgnoresABitWithoutALock(t *testing.T) {
 	}
 }
 
-// TestClaim_RespectsALockWithoutABit locks a slot without setting its bit: a scan may
-// lock a slot whose bit is about to be cleared.
-func TestClaim_RespectsALockWithoutABit(t *testing.T) {
+// TestClaim_RespectsAnOwnerWithoutABit takes a slot without setting its bit: a scan may
+// take a slot whose bit is about to be cleared.
+func TestClaim_RespectsAnOwnerWithoutABit(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 2)
-	fd := openAsOther(t, sem.file)
-	lockAsOther(t, fd, slotLocks)
+	newOutsider(t, sem.file, 0).hold(t, 0)
 	p, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +199,7 @@ func TestClaim_RespectsALockWithoutABit(t *testing.T) {
 		t.Error(err)
 	}
 	if bits := sem.file.bitmap[0].Load(); bits != 0b11 {
-		t.Errorf("bits %b, want the bit of the locked slot set again", bits)
+		t.Errorf("bits %b, want the bit of the held slot set again", bits)
 	}
 	p.Release()
 }
@@ -168,17 +209,15 @@ func TestClaim_RespectsALockWithoutABit(t *testing.T) {
 func TestResize_CountsSlotsBeyondTheCapacity(t *testing.T) {
 	t.Parallel()
 	sem := openHere(t, 4)
-	fd := openAsOther(t, sem.file)
-	for _, slot := range []int64{2, 3} {
-		lockAsOther(t, fd, slotLocks+slot)
-	}
+	other := newOutsider(t, sem.file, 0)
+	other.hold(t, 2, 3)
 	if err := sem.Resize(context.Background(), 2); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sem.TryAcquire(context.Background(), 1); !errors.Is(err, sema.ErrFull) {
 		t.Fatalf("error %v, want ErrFull: two of two permits are held, beyond the capacity", err)
 	}
-	unlock(fd, slotLocks+3, 1)
+	other.release(t, 3)
 	p, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +225,7 @@ func TestResize_CountsSlotsBeyondTheCapacity(t *testing.T) {
 	if sem.file.config()&unsettled == 0 {
 		t.Error("settled while a slot beyond the capacity is held")
 	}
-	unlock(fd, slotLocks+2, 1)
+	other.release(t, 2)
 	q, err := sem.TryAcquire(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -226,18 +265,17 @@ func TestClaim_ScanClearsBitsOfEndedProcesses(t *testing.T) {
 	}
 }
 
-func TestLockRuns_LocksAllOrNone(t *testing.T) {
+func TestLockRuns_TakesAllOrNone(t *testing.T) {
 	t.Parallel()
 	f := openHere(t, 200).file
-	other := openAsOther(t, f)
-	lockAsOther(t, other, slotLocks+100)
+	newOutsider(t, f, 0).hold(t, 100)
 	locked, err := f.lockRuns([]run{{0, 2}, {60, 10}, {90, 20}})
 	if locked || err != nil {
 		t.Fatal(locked, err)
 	}
 	for _, r := range []run{{0, 2}, {60, 10}, {90, 10}, {101, 9}} {
-		if ok, err := tryLock(other, exclusive, r.offset(), int64(r.n)); !ok || err != nil {
-			t.Errorf("%+v is still locked: %v", r, err)
+		if !f.swapAll(r, freeSlot, freeSlot) {
+			t.Errorf("%+v is not free", r)
 		}
 	}
 	for word := range 4 {
@@ -247,10 +285,10 @@ func TestLockRuns_LocksAllOrNone(t *testing.T) {
 	}
 }
 
-// TestClaim_SlotsAreLockedAndExclusive races all ways to claim a slot. It checks that
-// the slots of a held permit are locked, as seen by another process, and that no other
-// permit has them.
-func TestClaim_SlotsAreLockedAndExclusive(t *testing.T) {
+// TestClaim_SlotsAreOwnedAndExclusive races all ways to claim a slot. It checks that the
+// slots of a held permit have an owner that lives, as seen by another process, and that no
+// other permit has them.
+func TestClaim_SlotsAreOwnedAndExclusive(t *testing.T) {
 	t.Parallel()
 	const capacity = 3
 	sem := openHere(t, capacity)
@@ -272,9 +310,10 @@ func TestClaim_SlotsAreLockedAndExclusive(t *testing.T) {
 						if i%8 == 0 {
 							runtime.Gosched()
 						}
-						_, _, found, err := conflict(witness, slotLocks+int64(slot), 1)
-						if !found || err != nil {
-							t.Errorf("slot %d is not locked: %v", slot, err)
+						o := owner(sem.file.owners[slot].Load())
+						found, err := conflict(witness, placeLocks+int64(o.place()), 1)
+						if !found || err != nil || o.incarnation() != sem.file.places[o.place()].incarnation.Load() {
+							t.Errorf("slot %d: the owner %#x does not live: %v", slot, o, err)
 						}
 						owners[slot].Add(-1)
 					}

@@ -52,8 +52,8 @@ type Info struct {
 	Holders    []Holder   // oldest first; nil if returned by List
 }
 
-// Inspect returns the exact state of the semaphore, and its holders. It queries the
-// kernel for the locks, with a system call for every held permit.
+// Inspect returns the exact state of the semaphore, and its holders. It asks the kernel
+// which of them have ended, with a system call for every process.
 func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	const op = "inspect"
 	leave, err := s.use(ctx, op)

@@ -38,9 +38,7 @@ func tryLock(int, lockKind, int64, int64) (bool, error) { return false, errors.E
 
 func unlock(int, int64, int64) {}
 
-func conflict(int, int64, int64) (start, length int64, found bool, err error) {
-	return 0, 0, false, errors.ErrUnsupported
-}
+func conflict(int, int64, int64) (bool, error) { return false, errors.ErrUnsupported }
 
 func mapShared(int, int) ([]byte, error) { return nil, errors.ErrUnsupported }
 

@@ -4,7 +4,6 @@ package host
 
 import (
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -63,16 +62,13 @@ func tryLock(fd int, kind lockKind, at, n int64) (bool, error) {
 // no memory; the lock is then kept until the process ends.
 func unlock(fd int, at, n int64) { tryLock(fd, none, at, n) }
 
-// conflict returns a lock of another process on any of the n bytes, if there is one.
-func conflict(fd int, at, n int64) (start, length int64, found bool, err error) {
+// conflict reports whether another process has a lock on any of the n bytes.
+func conflict(fd int, at, n int64) (found bool, err error) {
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: at, Len: n}
 	if err := fcntlLock(fd, getLock, &lock); err != nil {
-		return 0, 0, false, os.NewSyscallError("fcntl", err)
+		return false, os.NewSyscallError("fcntl", err)
 	}
-	if lock.Len == 0 { // 0: to the end of the file, however large it becomes
-		lock.Len = math.MaxInt64 - lock.Start
-	}
-	return lock.Start, lock.Len, lock.Type != syscall.F_UNLCK, nil
+	return lock.Type != syscall.F_UNLCK, nil
 }
 
 func processName() string {

@@ -219,6 +219,7 @@ mutants() {
 	caught host-slots -DMUTANT_NOT_COUNTED -DRESIZES=1 -DSLOTS=3 -DHOLDERS=1 -DCLAIMERS=2
 	caught host-slots -DMUTANT_UNMARK_FIRST -DSLOTS=1 -DTOGETHER
 	caught host-slots -DMUTANT_CLEAR_HINT_FIRST -DSLOTS=1 -DCLAIMERS=2
+	caught host-slots -DMUTANT_FREE_BLINDLY -DSLOTS=1 -DKILL=1 -DTOGETHER
 	caught host-admit -DMUTANT_COUNT_FIRST
 	caught host-admit -DMUTANT_COUNT_ALL
 	caught host-admit -DMUTANT_WAIT_FOR_NONE

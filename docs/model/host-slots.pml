@@ -1,15 +1,16 @@
 /*
- * The slots of package host: slots.go and lifecycle.go. The number of held permits
+ * The slots of package host: owners.go, slots.go and lifecycle.go. The number of held permits
  * never exceeds the capacity, whatever process is killed and however it is resized.
  *
  * Claimers in two operating-system processes, "hosts" as in host-queue.pml, claim
  * slots, hold them and release them. A resizer changes the capacity. A host may be
- * killed at any moment, which drops its locks and leaves its part of the shared
- * memory as it is.
+ * killed at any moment. That leaves the shared memory as it is: the slots that the host
+ * owns are free when a scan has found that their owner has ended.
  *
- * One step of the model is one atomic operation of the code, or one system call on a
- * lock. The query for all locks is one call per slot, upwards or downwards: the code
- * queries ranges, in an order that depends on the results.
+ * One step of the model is one atomic operation of the code, with the query whether an
+ * owner lives: that an owner has ended remains true. Scans go upwards or downwards. A
+ * host may take a slot that it owns, as it may lock one twice if it has no place: its
+ * marks prevent that.
  *
  * Switches (spin -D...), see check.sh for those that are run:
  *   CLAIMERS=n    default 3, in host 0 and 1 by turns
@@ -62,7 +63,7 @@ bool unsettled = false;
 byte changes = 0;
 byte bits = 0;                  /* hints: slots that are held or being taken */
 
-byte lock[SLOTS];               /* 1 + the host that holds it, or 0 */
+byte lock[SLOTS];               /* the owner: 1 + a host, or 0 */
 byte marks[2];                  /* file.mine: slots that a host holds or is taking */
 
 /* Not in the code, only for the properties. */
@@ -106,9 +107,23 @@ inline unlockSlots() {
 	od
 }
 
-/* The locks of one host do not distinguish its permits. */
+/* The owners of one host do not distinguish its permits. */
 #define LOCKABLE(s) (lock[s] == 0 || lock[s] == p + 1)
 #define FOREIGN(s)  (lock[s] != 0 && lock[s] != p + 1)
+#ifdef KILL
+#define ENDED(s)    (killed && lock[s] == KILL + 1)
+#else
+#define ENDED(s)    false
+#endif
+
+/* Frees the slot of an ended owner, unless another scan has done so. */
+inline freeEnded() {
+#ifdef MUTANT_FREE_BLINDLY
+	lock[s] = 0
+#else
+	lock[s] = (ENDED(s) -> 0 : lock[s])                             /* CAS */
+#endif
+}
 
 /* heldSlots sets held. */
 inline heldSlots() {
@@ -120,12 +135,14 @@ inline heldSlots() {
 	if
 	:: s = 0;
 	   do
-	   :: d_step { s < SLOTS -> held = held | (FOREIGN(s) -> BIT(s) : 0); s++ }
+	   :: d_step { s < SLOTS && !ENDED(s) -> held = held | (FOREIGN(s) -> BIT(s) : 0); s++ }
+	   :: s < SLOTS && ENDED(s) -> atomic { freeEnded(); s++ }
 	   :: atomic { s == SLOTS -> s = 0; break }
 	   od
 	:: s = SLOTS;
 	   do
-	   :: d_step { s > 0 -> s--; held = held | (FOREIGN(s) -> BIT(s) : 0) }
+	   :: d_step { s > 0 && !ENDED(s - 1) -> s--; held = held | (FOREIGN(s) -> BIT(s) : 0) }
+	   :: d_step { s > 0 && ENDED(s - 1) -> s-- }; atomic { freeEnded() }
 	   :: s == 0 -> break
 	   od
 	fi
@@ -318,7 +335,13 @@ inline claims(id, p) {
 	   if
 	   :: got == 0
 	   :: got != 0 ->
-holds:		permits[id] = 0;
+holds:		atomic {
+			do
+			:: s < SLOTS -> assert(!(got & BIT(s)) || lock[s] == p + 1); s++ /* still the owner */
+			:: else -> s = 0; break
+			od;
+			permits[id] = 0
+		};
 		unlockSlots()
 	   fi
 	od;
@@ -344,16 +367,11 @@ proctype killable(byte id) {
 	{ claims(id, p) } unless { killed }
 }
 
-/* Only what is in the file remains of the killed host. */
+/* What is in the file remains of the killed host. */
 proctype killer() {
 	byte q;
 	atomic {
 		killed = true;
-		do
-		:: q < SLOTS -> lock[q] = (lock[q] == KILL + 1 -> 0 : lock[q]); q++
-		:: else -> break
-		od;
-		q = 0;
 		do
 		:: q < CLAIMERS -> permits[q] = (HOST(q) == KILL -> 0 : permits[q]); q++
 		:: else -> break
