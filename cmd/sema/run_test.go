@@ -87,7 +87,7 @@ func TestExitCodes_OfCommands(t *testing.T) {
 		"a drain of a missing semaphore":  {1, []string{`no semaphore "x"`}, []string{"drain", "x"}},
 		"a resume of a missing semaphore": {1, []string{`no semaphore "x"`}, []string{"resume", "x"}},
 		"a ramp on host:":                 {64, []string{"have no ramp"}, []string{"set", "x", "--ramp", "1"}},
-		"revoke on host:":                 {64, []string{"is released when the process", "hint: 'sema show x'"}, []string{"revoke", "x", "1"}},
+		"revoke on host:":                 {64, []string{`revoke a permit of "x": `, "is released when the process", "hint: 'sema show x'"}, []string{"revoke", "x", "1"}},
 		"nothing to change":               {64, []string{"nothing to change", "hint: give --capacity N"}, []string{"set", "x"}},
 		"an invalid bound":                {64, []string{"--max-waiters -1: want a whole number, 0 or more, or none"}, []string{"set", "x", "--max-waiters", "-1"}},
 		"a limit of 0":                    {64, []string{"--limit 0: want 1 or more"}, []string{"ls", "--limit", "0"}},

@@ -195,7 +195,7 @@ func (s hostScope) Delete(_ context.Context, name string) error {
 
 // Revoke implements [Scope].
 func (hostScope) Revoke(_ context.Context, name string, _ Revocation) error {
-	return unsupported("a permit of this machine is released when the process that holds it ends",
+	return unsupported(fmt.Sprintf("revoke a permit of %q: it is released when the process that holds it ends", name),
 		fmt.Sprintf("'sema show %s' lists the processes", name))
 }
 

@@ -15,7 +15,7 @@ import (
 func TestServe_DemoIsBounded(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--demo", "--listen", anywhere)
-	if text := p.stdout.String(); !strings.Contains(text, "memory store") || !strings.Contains(text, "nothing of it is real") {
+	if text := p.stdout.String(); !strings.Contains(text, "permits in a memory store, which ends with the server\n") || !strings.Contains(text, "nothing of it is real") {
 		t.Errorf("announced: %s", text)
 	}
 	rates := func() map[string]float64 {

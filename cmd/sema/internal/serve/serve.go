@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,6 +28,8 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/memstore"
+	playground "github.com/sema-go/sema/x/play/site"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -239,12 +242,17 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, opened flee
 	}
 	url := scheme + "://" + at.String()
 	name := "the store"
-	if named, ok := opened.(fmt.Stringer); ok {
+	if _, ok := opened.(*memstore.Store); ok {
+		name = "a memory store, which ends with the server"
+	} else if named, ok := opened.(fmt.Stringer); ok {
 		name = named.String() // without a password
 	} else if u, err := store.Parse(c.Store); err == nil {
 		name = u.String()
 	}
-	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n  dashboard    %s/ui/\n", version, name, url, url, url)
+	fmt.Fprintf(out, "sema %s, permits in %s\n  API          %s/v1/semaphores\n  description  %s/openapi.json\n  dashboard    %s/ui/\n  documents    %s/docs/\n", version, name, url, url, url, url)
+	if _, err := fs.Stat(playground.Built(), playground.Program); err == nil {
+		fmt.Fprintf(out, "  playground   %s/play/\n", url)
+	}
 	command := "curl"
 	if c.TLS.ClientCA != "" {
 		command += " --cacert ca.crt --cert client.crt --key client.key"

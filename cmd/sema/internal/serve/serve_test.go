@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/internal/storetest/redistest"
+	playground "github.com/sema-go/sema/x/play/site"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -32,6 +34,34 @@ func TestServe_AnnouncedCommandWorks(t *testing.T) {
 	out, err := exec.Command("sh", "-c", line).Output()
 	if err != nil || !strings.Contains(string(out), `"id"`) {
 		t.Errorf("%s: %s, %v", line, out, err)
+	}
+}
+
+// TestServe_AnnouncedAddressesWork opens each page that the start lines name. The playground is
+// there if it was built.
+func TestServe_AnnouncedAddressesWork(t *testing.T) {
+	t.Parallel()
+	p := serve(t, t.TempDir(), "--listen", anywhere)
+	pages := map[string]string{}
+	for _, line := range regexp.MustCompile(`(?m)^  (API|description|dashboard|documents|playground) +(\S+)$`).FindAllStringSubmatch(p.stdout.String(), -1) {
+		pages[line[1]] = line[2]
+		response, err := http.Get(line[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s: status %d", line[1], line[2], response.StatusCode)
+		}
+	}
+	for _, want := range []string{"API", "description", "dashboard", "documents"} {
+		if pages[want] == "" {
+			t.Errorf("no address of the %s: %s", want, p.stdout)
+		}
+	}
+	_, err := fs.Stat(playground.Built(), playground.Program)
+	if built := err == nil; built != (pages["playground"] != "") {
+		t.Errorf("the playground is built: %t, and its address is %q", built, pages["playground"])
 	}
 }
 
