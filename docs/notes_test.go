@@ -27,7 +27,7 @@ func elsewhere(page string, b *block) string {
 	switch {
 	case page == "docs/cli.md" && b.lang == "sh":
 		return prefixTested + "cmd/sema TestDocs_CommandsWork"
-	case page == "docs/service.md" && (b.lang == "sh" || b.lang == "python"):
+	case page == "docs/service.md" && (b.lang == "sh" || b.lang == "python" || b.lang == "js"):
 		return prefixTested + "cmd/sema TestDocs_ServiceWorks"
 	case page == "docs/service.md" && b.lang == "yaml":
 		return prefixTested + "cmd/sema TestDocs_ServiceWorks"

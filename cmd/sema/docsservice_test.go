@@ -28,7 +28,7 @@ api=http://127.0.0.1:7362/v1/semaphores
 lease() { command curl -sS -X POST "$api/gpu/leases?capacity=4" | sed 's/.*"id":"\([^"]*\)".*/\1/'; }
 `
 
-// TestDocs_ServiceWorks runs the commands, the Python program and the configuration of
+// TestDocs_ServiceWorks runs the commands, the programs and the configuration of
 // docs/service.md.
 func TestDocs_ServiceWorks(t *testing.T) {
 	t.Parallel()
@@ -58,6 +58,8 @@ func TestDocs_ServiceWorks(t *testing.T) {
 			cmd = exec.Command(bash, "-e", "-u", "-c", here.Replace(curlOrFail+code))
 		case "python":
 			cmd = exec.Command(python, "-c", here.Replace(code))
+		case "js":
+			cmd = exec.Command(storetest.Need(t, "node", "nodejs"), "-e", here.Replace(code))
 		case "yaml":
 			checkConfiguration(t, code)
 			continue
@@ -68,7 +70,7 @@ func TestDocs_ServiceWorks(t *testing.T) {
 			t.Errorf("%v:\n%s\noutput:\n%s", err, block[2], out)
 		}
 	}
-	if ran["sh"] < 4 || ran["python"] < 1 || ran["yaml"] < 1 {
+	if ran["sh"] < 4 || ran["python"] < 1 || ran["js"] < 1 || ran["yaml"] < 1 {
 		t.Errorf("ran %v", ran)
 	}
 }
