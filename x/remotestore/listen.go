@@ -33,7 +33,7 @@ func (s *Store) Listen(ctx context.Context, instance string, notify func(name st
 		return err
 	}
 	defer end()
-	for pause, again := firstPause, false; ; again = true {
+	for pause, again := s.pause, false; ; again = true {
 		received, err := s.listen(ctx, instance, notify, again)
 		switch {
 		case ctx.Err() != nil:
@@ -41,7 +41,7 @@ func (s *Store) Listen(ctx context.Context, instance string, notify func(name st
 		case errors.Is(err, errors.ErrUnsupported):
 			return err
 		case received:
-			pause = firstPause
+			pause = s.pause
 		}
 		if received && err == nil {
 			continue // the lifetime of the stream has ended

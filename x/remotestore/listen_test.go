@@ -116,20 +116,16 @@ func TestListen_LeavesAStreamWithoutHeartbeats(t *testing.T) {
 }
 
 // TestListen_BeginsTheNextStreamAtOnce checks that the next stream begins without a pause
-// when the lifetime of a stream ends.
+// when the lifetime of a stream ends. A pause would last for an hour.
 func TestListen_BeginsTheNextStreamAtOnce(t *testing.T) {
 	t.Parallel()
-	backend := newNotifyingStore()
-	server := serve(t, backend, serving{heartbeat: 10 * time.Millisecond, lifetime: 20 * time.Millisecond})
+	server := serve(t, newNotifyingStore(), serving{heartbeat: 10 * time.Second, lifetime: 20 * time.Millisecond})
 	store := openAt(t, server.address)
+	store.pause = time.Hour
 	open(t, store, "used", protocol.Config{Capacity: 1})
 	var again atomic.Int64
 	goListen(t, store, "me", func(string) { again.Add(1) })
-	began := time.Now()
 	await(t, "it has begun fifty streams", func() bool { return again.Load() >= 50 })
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
-	}
 }
 
 // A noListenStore does not support notifications.

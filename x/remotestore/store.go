@@ -23,6 +23,7 @@ type Store struct {
 	token     *token
 	transport *http.Transport
 	servers   *servers
+	pause     time.Duration // the first pause after a stream has failed; changed only by tests
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -43,7 +44,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{addresses: addresses, tls: o.TLS, token: t, transport: newTransport(o.TLS), names: names{used: map[string]time.Time{}}}
+	s := &Store{addresses: addresses, tls: o.TLS, token: t, transport: newTransport(o.TLS), pause: firstPause, names: names{used: map[string]time.Time{}}}
 	s.servers = newServers(addresses, s.tls != nil, s.transport, t)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if !o.Lazy {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/advice"
 	"github.com/sema-go/sema/x/server"
 )
 
@@ -27,7 +29,9 @@ func TestAdvice_OfASemaphore(t *testing.T) {
 		s.want(204, "DELETE", lease.header.Get("Location"), "")
 	}
 	a := s.want(200, "GET", "/v1/semaphores/db/advice", "")
-	if a.body["needed"] != 1.0 || a.body["load"] == nil || len(a.body["expected"].([]any)) < 3 {
+	// On a busy machine the holds are long enough to need more than one permit.
+	load, _ := a.body["load"].(float64)
+	if load <= 0 || a.body["needed"] != max(1, math.Ceil(load/advice.Utilisation)) || len(a.body["expected"].([]any)) < 3 {
 		t.Error(a.text)
 	}
 }
