@@ -3,6 +3,7 @@ package docs
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -97,5 +98,43 @@ func TestScenarios_Exist(t *testing.T) {
 	}
 	if checked < 5 {
 		t.Errorf("%d scenarios", checked)
+	}
+}
+
+// identifier is an exported name of a package, as pages write it: `rate.New`, `sema.Do(…)`.
+var identifier = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)")
+
+// TestIdentifiers_Exist checks that the exported names of this project's packages that pages
+// name exist.
+func TestIdentifiers_Exist(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	packages := make(map[string][]string) // directories by the name of their package
+	for dir := range tree.exported {
+		packages[path.Base(dir)] = append(packages[path.Base(dir)], dir)
+	}
+	packages["sema"] = []string{"."}
+	for _, foreign := range []string{"pprof", "context", "errors", "list", "semaphore"} {
+		delete(packages, foreign)
+	}
+	checked := 0
+	for _, p := range pages(t) {
+		if p.name == "CHANGELOG.md" || strings.HasPrefix(p.name, "docs/design/") {
+			continue // what was true at a release, and what was rejected
+		}
+		for _, at := range identifier.FindAllStringSubmatchIndex(p.prose, -1) {
+			name := p.prose[at[4]:at[5]]
+			dirs := packages[p.prose[at[2]:at[3]]]
+			if len(dirs) == 0 {
+				continue
+			}
+			checked++
+			if !slices.ContainsFunc(dirs, func(dir string) bool { return tree.exported[dir][name] }) {
+				t.Errorf("%s:%d: package %s has no %s", p.name, strings.Count(p.prose[:at[0]], "\n")+1, dirs, name)
+			}
+		}
+	}
+	if checked < 200 {
+		t.Errorf("%d names", checked)
 	}
 }
