@@ -165,8 +165,9 @@ func TestOverview_InABrowser(t *testing.T) {
 	s.EndStreams()
 }
 
-// TestOverview_TenThousandInABrowser measures how long the overview of 10,000 semaphores takes to
-// appear and to change, and checks generous bounds.
+// TestOverview_TenThousandInABrowser checks that the overview of 10,000 semaphores has one page of
+// rows, and that a change replaces few of its nodes: that is what keeps it responsive on any
+// machine. It logs how long the page takes to appear and to change.
 func TestOverview_TenThousandInABrowser(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
@@ -188,21 +189,26 @@ func TestOverview_TenThousandInABrowser(t *testing.T) {
 	w.shows("#summary", "10,000 semaphores")
 	// The time from an event of the stream until the page is laid out.
 	w.is(`(() => { const parse = JSON.parse; window.took = []; JSON.parse = text => { const start = performance.now(); setTimeout(() => { document.body.offsetHeight; window.took.push(performance.now() - start) }); return parse(text) }; return true })()`)
+	w.is(`(() => { window.added = 0; new MutationObserver(all => { for (const m of all) window.added += m.addedNodes.length }).observe(document.querySelector('#rows'), {childList: true, subtree: true}); return true })()`)
 	before = time.Now()
 	s.want(201, "POST", "/v1/semaphores/tenant-49:s-9999/leases?ttl=60s", "")
 	w.shows("#rows tr:first-child", "tenant-49:s-9999")
 	changed := time.Since(before)
 	w.sees("window.took.length >= 4")
-	slowest, err := chromedp.Run(w.ctx, chromedp.Evaluate[float64]("Math.max(...window.took)"))
-	if err != nil {
-		t.Fatal(err)
+	number := func(script string) float64 {
+		n, err := chromedp.Run(w.ctx, chromedp.Evaluate[float64](script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	slowest, updates, added := number("Math.max(...window.took)"), number("window.took.length"), number("window.added")
+	if added > 10*updates {
+		t.Errorf("%v nodes were added by %v updates for one semaphore", added, updates)
 	}
 	w.shows("#paging", "Showing 1 to 500 of 10,000 in this order. Next")
 	w.click("#paging a")
 	w.shows("#paging", "Showing 501 to 1,000 of 10,000 in this order. Previous Next")
-	t.Logf("10,000 semaphores: shown after %v, a change after %v, an update takes %.1f ms at most", shown.Round(time.Millisecond), changed.Round(time.Millisecond), slowest)
-	if shown > 10*time.Second || changed > 10*time.Second || slowest > 2000 {
-		t.Error("too slow")
-	}
+	t.Logf("10,000 semaphores: shown after %v, a change after %v, an update takes %.1f ms at most; %v updates added %v nodes", shown.Round(time.Millisecond), changed.Round(time.Millisecond), slowest, updates, added)
 	w.quiet()
 }
