@@ -61,8 +61,8 @@ func (a dashboardAPI) Live(name string, busy bool) (l dashboard.Live) {
 		}
 	}
 	now := time.Now()
-	if series := a.service.meter.Series(name); series != nil {
-		l.Next, l.NextSpent, _ = series.Next(now)
+	if p := a.service.store.paceOf(name); p != nil {
+		l.Next, l.NextSpent = p.next(now)
 	}
 	if !busy {
 		return l

@@ -69,10 +69,15 @@ func TestDemo_IsAliveWithinSeconds(t *testing.T) {
 	t.Logf("alive %v after the start", time.Since(started).Round(time.Millisecond))
 	w.sees("Number(document.querySelector('.totals dd').textContent.replace('/s', '')) > 5") // after the first sample
 	t.Logf("measured %v after the start", time.Since(started).Round(time.Millisecond))
+	w.sees("Number(document.querySelectorAll('.totals dd')[2].textContent.replace('/s', '')) > 0") // some are rejected
 	w.accessible()
 	w.picture("demo")
 	w.open("/ui/semaphore?name=gpu")
 	w.shows("#holdings", "inference")
 	w.accessible()
+	w.open("/ui/semaphore?name=api%2Fsearch")
+	w.shows("#holdings", "web-2")
+	w.sees("document.querySelectorAll('#usage path[data-name^=web]').length > 0")
+	w.sees("document.querySelector('#heat path[d^=M]')")
 	w.quiet()
 }

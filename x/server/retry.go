@@ -160,6 +160,26 @@ func (p *pace) returnInLocked(now time.Time, missing int64) time.Duration {
 	return 0 // others have spent them
 }
 
+// next returns when a rate has its next permit, at the latest, and the permits that this server has
+// granted in its window: if more are in use, other servers have granted them. 0: nothing is known.
+func (p *pace) next(now time.Time) (in time.Duration, granted int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.window == 0 {
+		return 0, 0
+	}
+	p.pruneLocked(now)
+	for _, g := range p.grants {
+		if granted == 0 {
+			if in = g.first.Add(p.window).Sub(now); in <= 0 { // some of them have returned
+				in = g.last.Add(p.window).Sub(now)
+			}
+		}
+		granted += g.weight
+	}
+	return in, granted
+}
+
 // maxWindows bounds the windows that an estimate counts.
 const maxWindows = 100
 
@@ -176,15 +196,20 @@ func (e *entry) observe(r *protocol.Reply) {
 	p.observe(time.Now(), r)
 }
 
-// freeIn returns the time until a rejected request is expected to succeed; 0: unknown.
-func (c *catalog) freeIn(fault *sema.Error) time.Duration {
+// paceOf returns what this server has seen of a semaphore; nil: nothing.
+func (c *catalog) paceOf(name string) *pace {
 	c.mu.Lock()
-	e := c.names[fault.Name]
+	e := c.names[name]
 	c.mu.Unlock()
 	if e == nil {
-		return 0
+		return nil
 	}
-	if p := e.pace.Load(); p != nil {
+	return e.pace.Load()
+}
+
+// freeIn returns the time until a rejected request is expected to succeed; 0: unknown.
+func (c *catalog) freeIn(fault *sema.Error) time.Duration {
+	if p := c.paceOf(fault.Name); p != nil {
 		return p.freeIn(time.Now(), fault.Weight, fault.Err)
 	}
 	return 0

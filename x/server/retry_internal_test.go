@@ -32,10 +32,19 @@ func TestPace_OfARateIsWhenItsPermitsReturn(t *testing.T) {
 			t.Errorf("%d permits in %v, want %v", weight, got, want)
 		}
 	}
+	next := func(now time.Time, want time.Duration, spent int64) {
+		t.Helper()
+		if in, granted := p.next(now); in != want || granted != spent {
+			t.Errorf("the next permit in %v, of %d granted; want %v, %d", in, granted, want, spent)
+		}
+	}
 	want(at(0), 1, sema.ErrFull, 0)
+	next(at(0), 0, 0)
 	p.observe(at(0), granted(config, 2, 0, 1, 2))
+	next(at(1), 9*time.Second, 2)
 	p.observe(at(2), granted(config, 2, 0, 2)) // not acknowledged
 	p.observe(at(5), granted(config, 4, 0, 4, 3))
+	next(at(6), 4*time.Second, 4)
 	want(at(6), 1, sema.ErrFull, 4*time.Second)
 	want(at(6), 2, sema.ErrFull, 4*time.Second)
 	want(at(6), 3, sema.ErrFull, 9*time.Second)
@@ -47,7 +56,9 @@ func TestPace_OfARateIsWhenItsPermitsReturn(t *testing.T) {
 	p.observe(at(11), granted(config, 4, 0, 5))      // the other one was granted elsewhere
 	want(at(11), 3, sema.ErrFull, 10*time.Second)    //
 	want(at(11), 4, sema.ErrFull, 0)                 // unknown
-	want(at(30), 1, sema.ErrFull, 0)                 // nothing is known any more
+	next(at(14), time.Second, 3)
+	want(at(30), 1, sema.ErrFull, 0) // nothing is known any more
+	next(at(30), 0, 0)
 }
 
 func TestPace_OfASemaphoreFollowsTheQueueAndTheHolds(t *testing.T) {

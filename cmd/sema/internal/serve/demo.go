@@ -2,9 +2,12 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +32,7 @@ type demoLoad struct {
 	hold     time.Duration // mean
 	pause    time.Duration // mean
 	jobs     string        // labels of the workers, in turn
+	holders  string        // programs that call the JSON API, in turn, and do not wait; "": Go clients, which do
 }
 
 var demoLoads = []demoLoad{
@@ -42,6 +46,7 @@ var demoLoads = []demoLoad{
 	{name: "tenant:acme", capacity: 5, workers: 6, hold: 300 * time.Millisecond, pause: 400 * time.Millisecond, jobs: "api"},
 	{name: "tenant:globex", capacity: 5, workers: 3, hold: 300 * time.Millisecond, pause: 600 * time.Millisecond, jobs: "api"},
 	{name: "tenant:initech", capacity: 5, workers: 1, hold: 300 * time.Millisecond, pause: 3 * time.Second, jobs: "api"},
+	{name: "api/search", capacity: 6, workers: 9, hold: 400 * time.Millisecond, pause: 350 * time.Millisecond, holders: "web-1 web-2 web-3"},
 	{name: "upstream/payments", capacity: 10, window: 2 * time.Second, workers: 3, pause: 400 * time.Millisecond, jobs: "checkout"},
 }
 
@@ -74,8 +79,8 @@ func (c Config) checkDemo() error {
 	return nil
 }
 
-// demonstrate drives traffic through the server at an address until ctx ends. It is an ordinary Go
-// client of the server.
+// demonstrate drives traffic through the server at an address until ctx ends. It is an ordinary
+// client of the server: most of it in Go, a part over JSON.
 func demonstrate(ctx context.Context, at net.Addr) error {
 	_, port, err := net.SplitHostPort(at.String())
 	if err != nil {
@@ -104,6 +109,13 @@ func demonstrate(ctx context.Context, at net.Addr) error {
 		return c, nil
 	}
 	for _, l := range demoLoads {
+		if holders := strings.Fields(l.holders); len(holders) > 0 {
+			api := "http://" + net.JoinHostPort("127.0.0.1", port) + "/v1/semaphores/" + url.PathEscape(l.name) + "/leases"
+			for i := range l.workers {
+				work.Go(func() { l.call(ctx, api, holders[i%len(holders)]) })
+			}
+			continue
+		}
 		jobs := strings.Fields(l.jobs)
 		gates := make([]*fleet.Semaphore, len(jobs))
 		for i, job := range jobs {
@@ -142,6 +154,41 @@ func (l demoLoad) run(ctx context.Context, gate *fleet.Semaphore) {
 		rest(ctx, l.hold)
 		p.Release()
 	}
+}
+
+// call does the same over JSON. It does not wait: a full semaphore rejects it.
+func (l demoLoad) call(ctx context.Context, api, holder string) {
+	for rest(ctx, l.pause) {
+		lease, err := request(ctx, "POST", api+"?holder="+url.QueryEscape(holder))
+		if err != nil {
+			continue // rejected: no permit is free
+		}
+		rest(ctx, l.hold)
+		_, _ = request(context.WithoutCancel(ctx), "DELETE", api+"/"+url.PathEscape(lease)) // it expires otherwise
+	}
+}
+
+// request calls the JSON API. It returns the lease of the response.
+func request(ctx context.Context, method, url string) (lease string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 300 {
+		return "", fmt.Errorf("%s %s: %s", method, url, response.Status)
+	}
+	var got struct{ Lease string }
+	if method == "POST" {
+		err = json.NewDecoder(response.Body).Decode(&got)
+	}
+	return got.Lease, err
 }
 
 func acquireFor(ctx context.Context, gate *fleet.Semaphore, wait time.Duration) (sema.Permit, error) {

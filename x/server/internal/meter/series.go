@@ -68,7 +68,6 @@ type Series struct {
 	reasons map[string]uint64 // rejections
 	window  window
 	recent  *recentWaits // nil: nothing has waited yet
-	spent   *spent       // nil: not a rate, or nothing was granted
 	state   State
 }
 

@@ -104,22 +104,20 @@ func (t *tracker) resultsLocked(s *session, r *protocol.Reply, now time.Time) {
 				s.leases[f.Lease] = lease{l.since, f.Ticket, f.Weight}
 			}
 		default:
-			t.resultLocked(s, f, r.Config, now)
+			t.resultLocked(s, f, r.Config.Kind, now)
 		}
 	}
 }
 
 // resultLocked records the result of an acquire.
-func (t *tracker) resultLocked(s *session, f protocol.Result, c protocol.Config, now time.Time) {
+func (t *tracker) resultLocked(s *session, f protocol.Result, kind protocol.Kind, now time.Time) {
 	q, known := s.queued[f.Ticket]
 	delete(s.queued, f.Ticket)
 	waited := now.Sub(q.since)
 	switch f.Kind {
 	case protocol.Granted:
 		t.series.granted(f.Weight, waited, known, now)
-		if c.Kind == protocol.Rate { // its permits are not held
-			t.series.spend(c, f.Weight, now)
-		} else {
+		if kind != protocol.Rate { // the permits of a rate are not held
 			s.leases[f.Lease] = lease{now, f.Ticket, f.Weight}
 		}
 	case protocol.TimedOut:
