@@ -114,7 +114,7 @@ func (f *fleetBench) semaphore(c *fleet.Client, capacity int64, opts ...fleet.Op
 	return s
 }
 
-// caller is the context of those who acquire. It can be cancelled, like that of most callers.
+// caller is the context of acquires. It can be cancelled, like that of most callers.
 // Rivals get the context that is fastest for them.
 var caller = context.Background()
 

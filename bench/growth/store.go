@@ -132,7 +132,7 @@ func storeCurves(s *storetest.Scope) []curve {
 			runs: inStores(s, tenfold(10, 10_000), func(o *opened, n int) float64 { return queuedHandOffs(o, n) })},
 		{name: "fleet-semaphores", title: "An acquire and a release, other semaphores in the store", size: "semaphores", unit: unit, limit: flat,
 			runs: inStores(s, tenfold(10, 100_000), func(o *opened, n int) float64 { fill(o, n); return pairs(o.client(), "x") })},
-		{name: "fleet-list", title: "A page of the list of semaphores", size: "semaphores", unit: unit, limit: flat, note: "With 100,000 semaphores, the server also lists all of them for metrics and history while it is measured, in at most a twentieth of the time.",
+		{name: "fleet-list", title: "A page of the list of semaphores", size: "semaphores", unit: unit, limit: flat, note: "The server also lists all semaphores while it is measured, for metrics and history, in at most a twentieth of the time. A page waits for the part of such a list that the store is serving: 100 semaphores of SQLite, 1,000 of Redis.",
 			runs: inStores(s, tenfold(100, 100_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/v1/semaphores?limit=100") })},
 		{name: "dashboard", title: "The overview of the dashboard", size: "semaphores", unit: unit, limit: flat, note: "One listing of all semaphores a second serves all viewers and is not part of a page. What rises is the number of rows, up to that of a page.",
 			runs: inStores(s, tenfold(100, 10_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/ui/") })},

@@ -4,12 +4,16 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/sessiontest"
 )
 
 // loads are the configurations of the benchmarks. In each, 256 goroutines acquire and
@@ -140,4 +144,50 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 	}
 	exec(f.statements.commit)
 	return err
+}
+
+// BenchmarkAcquire_WhileListing measures pairs of one caller after a restart, while another one
+// lists all of many semaphores again and again, as a service does for its metrics.
+func BenchmarkAcquire_WhileListing(b *testing.B) {
+	const semaphores = 30_000
+	path := newFile(b)
+	store := openAt(b, path, Options{Normal: true})
+	var wg sync.WaitGroup
+	for from := range 100 {
+		wg.Go(func() {
+			for i := from; i < semaphores; i += 100 {
+				sessiontest.Begin(b, store, fmt.Sprintf("s%06d", i), protocol.Config{Capacity: 10})
+			}
+		})
+	}
+	wg.Wait()
+	if err := store.Close(); err != nil {
+		b.Fatal(err)
+	}
+	store = openAt(b, path, Options{Normal: true})
+	listing, stop := context.WithCancel(ctx)
+	wg.Go(func() {
+		for q := (protocol.ListQuery{}); listing.Err() == nil; {
+			page, err := store.List(ctx, q)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if q.After = ""; len(page) == q.Most() {
+				q.After = page[len(page)-1].Name
+			}
+		}
+	})
+	session := sessiontest.Begin(b, store, "x", protocol.Config{Capacity: 10})
+	took := make([]time.Duration, 0, b.N)
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		session.Send(sessiontest.Release(session.Granted(1, sessiontest.Acquire(protocol.Ticket(i+1), 1))[0]))
+		took = append(took, time.Since(start))
+	}
+	stop()
+	wg.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }

@@ -8,26 +8,53 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// List implements [fleet.Store].
+// List implements [fleet.Store]. It reads the file on a connection of its own, so that a long
+// list does not delay requests. What the writer has in memory is newer than the file, which
+// may lack the end of a session, and replaces what was read. Lists take turns at the
+// connection after a number of semaphores, so that a short one waits for no long one.
 func (s *Store) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
-	var page []protocol.Summary // not a named result: the writer may set it after the context has ended
-	err := s.await(ctx, &request{ctx: ctx, size: 1, read: func(f *file) (err error) {
-		w := &s.shared.writer
-		if page, err = f.summaries(s.prefix, q, w.now()); err != nil {
+	var now protocol.Micros // this and page are dropped if ctx ends: the writer may still use them
+	var page []protocol.Summary
+	if err := s.onWriter(ctx, func(w *writer) { now = w.now() }); err != nil {
+		return nil, err
+	}
+	for most, full := q.Most(), true; full && len(page) < most; {
+		q.Limit = min(listedAtOnce, most-len(page))
+		err := s.shared.snapshot(ctx, func(f *file) error {
+			part, err := f.summaries(s.prefix, q, now)
+			page = append(page, part...)
+			if full = len(part) == q.Limit; full {
+				q.After = part[len(part)-1].Name
+			}
 			return err
+		})
+		if err != nil {
+			return nil, err
 		}
+	}
+	err := s.onWriter(ctx, func(w *writer) {
 		for i, one := range page {
 			if k := w.entries[s.prefix+one.Name]; k != nil && k.state != nil {
-				page[i] = k.state.Summary(one.Name) // newer than the file, which may lack the end of a session
+				page[i] = k.state.Summary(one.Name)
 				page[i].Effective = max(page[i].Effective, one.Effective)
 			}
 		}
-		return nil
-	}})
+	})
 	if err != nil {
 		return nil, err
 	}
 	return page, nil
+}
+
+// listedAtOnce is the number of semaphores that a list reads in one turn.
+const listedAtOnce = 100
+
+// onWriter calls do in the writer's goroutine. The call may follow after ctx has ended.
+func (s *Store) onWriter(ctx context.Context, do func(*writer)) error {
+	return s.await(ctx, &request{ctx: ctx, size: 1, read: func(*file) error {
+		do(&s.shared.writer)
+		return nil
+	}})
 }
 
 // List implements [fleet.Store].

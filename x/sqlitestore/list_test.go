@@ -1,9 +1,13 @@
 package sqlitestore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +87,74 @@ func TestList_IsTheSameFromMemoryAndFromTheFile(t *testing.T) {
 	}
 	if got := summary(t, openReader(t, path, Options{})); got != want {
 		t.Errorf("from the file %+v, want %+v", got, want)
+	}
+}
+
+// TestList_DelaysNoRequest acquires and releases while a list is being read, and lists while
+// another caller lists.
+func TestList_DelaysNoRequest(t *testing.T) {
+	t.Parallel()
+	store := openAt(t, newFile(t), Options{Normal: true})
+	session := sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
+	reading, resume := make(chan struct{}), make(chan struct{})
+	<-store.shared.snapshots.turn
+	store.shared.snapshots.beforeRead = func() {
+		reading <- struct{}{}
+		<-resume
+	}
+	store.shared.snapshots.turn <- struct{}{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if one := summary(t, store); one.InUse != 2 {
+			t.Errorf("%d permits in use, want 2: those acquired while the list was read", one.InUse)
+		}
+	}()
+	<-reading
+	session.Granted(2, sessiontest.Acquire(1, 1), sessiontest.Acquire(2, 1))
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := store.List(gone, protocol.ListQuery{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second list whose caller has given up: %v", err)
+	}
+	close(resume)
+	<-done
+}
+
+// TestList_PageOfSeveralTurns lists more semaphores than a list reads in one turn.
+func TestList_PageOfSeveralTurns(t *testing.T) {
+	t.Parallel()
+	store := openAt(t, newFile(t), Options{Prefix: "p", Normal: true})
+	var want []string
+	for i := range 2*listedAtOnce + 7 {
+		want = append(want, fmt.Sprintf("%04d", i))
+		sessiontest.Begin(t, store, want[i], protocol.Config{Capacity: 1})
+	}
+	for _, limit := range []int{0, listedAtOnce, listedAtOnce + 1, 2 * listedAtOnce, len(want)} {
+		most := protocol.ListQuery{Limit: limit}.Most()
+		if got := listed(t, store, protocol.ListQuery{Limit: limit}); !slices.Equal(got, want[:min(most, len(want))]) {
+			t.Errorf("limit %d: listed %d semaphores, want %d", limit, len(got), min(most, len(want)))
+		}
+	}
+}
+
+// TestList_MovedFile checks that a list does not read another file that has the path.
+func TestList_MovedFile(t *testing.T) {
+	t.Parallel()
+	path, moved := newFile(t), newFile(t)
+	store := openAt(t, path, Options{})
+	sessiontest.Begin(t, store, "a", protocol.Config{Capacity: 2})
+	if err := os.Rename(path, moved); err != nil {
+		t.Skip(err) // Windows does not move open files
+	}
+	if _, err := store.List(ctx, protocol.ListQuery{}); err == nil || !strings.Contains(err.Error(), "moved or replaced") {
+		t.Errorf("the file was moved: %v", err)
+	}
+	if err := os.Rename(moved, path); err != nil {
+		t.Fatal(err)
+	}
+	if names := listed(t, store, protocol.ListQuery{}); len(names) != 1 {
+		t.Errorf("listed %q after the file was moved back", names)
 	}
 }
 

@@ -28,6 +28,7 @@ type sharedFile struct {
 	owner     *owner
 	listeners listeners
 	writer    writer
+	snapshots snapshotReader
 	group     []*request // the buffer of gather; used by the writer's goroutine
 	batches   sync.Pool  // of *batchRequest, for reuse
 }
@@ -116,6 +117,7 @@ func start(path string, normal bool) (*sharedFile, error) {
 	s := &sharedFile{
 		path: path, normal: normal, owner: o,
 		requests: make(chan *request, maxGroup), quit: make(chan struct{}), done: make(chan struct{}),
+		snapshots: newSnapshotReader(),
 	}
 	s.writer = writer{
 		file: f, open: func() (*file, error) { return openFile(path, normal, o.database) },
@@ -142,7 +144,7 @@ func (s *sharedFile) release() error {
 	close(s.quit)
 	<-s.done
 	delete(sharedFiles.byPath, s.path)
-	err := s.writer.close()
+	err := errors.Join(s.snapshots.close(), s.writer.close()) // the writer last, so that it checkpoints the log
 	s.owner.release()
 	if err != nil {
 		return s.wrap(err)
