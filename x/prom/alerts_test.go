@@ -39,9 +39,9 @@ type program struct {
 	load sync.WaitGroup
 }
 
-func startProgram(t *testing.T) *program {
+func startProgram(t *testing.T, opts ...prom.Option) *program {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &program{metrics: prom.New(), ctx: ctx}
+	p := &program{metrics: prom.New(opts...), ctx: ctx}
 	p.limits = registry.New(registry.Each(sema.Observe(p.metrics)))
 	p.metrics.AddRegistry(p.limits)
 	r := prometheus.NewRegistry()

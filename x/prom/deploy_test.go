@@ -1,9 +1,6 @@
 package prom_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -115,114 +112,6 @@ func checkNames(t *testing.T, text, rules string) {
 			t.Errorf("%s is not exported", name)
 		}
 	}
-}
-
-// A dashboard is what a test needs of a Grafana dashboard.
-type dashboard struct {
-	UID, Title    string
-	SchemaVersion int
-	Templating    struct {
-		List []struct {
-			Name, Type string
-			Query      any
-		}
-	}
-	Annotations struct{ List []struct{ Expr string } }
-	Panels      []struct {
-		ID          int
-		Type, Title string
-		Description string
-		GridPos     struct{ H, W, X, Y int }
-		Targets     []struct{ Expr, RefID string }
-	}
-}
-
-func TestDashboards_QueryWhatIsExported(t *testing.T) {
-	t.Parallel()
-	rules := read(t, filepath.Join(deploy, "prometheus/sema.rules.yml"))
-	for _, name := range []string{"service", "program"} {
-		text := read(t, filepath.Join(deploy, "grafana", name+".json"))
-		var d dashboard
-		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			t.Fatal(err)
-		}
-		if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) < 15 {
-			t.Errorf("%s: uid %q, title %q, schema %d, %d panels", name, d.UID, d.Title, d.SchemaVersion, len(d.Panels))
-		}
-		var exprs []string
-		for _, a := range d.Annotations.List {
-			exprs = append(exprs, a.Expr)
-		}
-		ids := map[int]bool{}
-		taken := map[[2]int]string{}
-		for _, p := range d.Panels {
-			if ids[p.ID] {
-				t.Errorf("%s: panel %d occurs twice", name, p.ID)
-			}
-			ids[p.ID] = true
-			for x := range p.GridPos.W {
-				for y := range p.GridPos.H {
-					at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-					if taken[at] != "" || at[0] >= 24 {
-						t.Fatalf("%s: panel %q overlaps %q at %v", name, p.Title, taken[at], at)
-					}
-					taken[at] = p.Title
-				}
-			}
-			if p.Type == "row" {
-				continue
-			}
-			if len(p.Targets) == 0 || p.Description == "" {
-				t.Errorf("%s: panel %q has %d queries and the description %q", name, p.Title, len(p.Targets), p.Description)
-			}
-			for _, target := range p.Targets {
-				exprs = append(exprs, target.Expr)
-				checkNames(t, target.Expr, rules)
-			}
-		}
-		var variables []string
-		for _, v := range d.Templating.List {
-			variables = append(variables, v.Name)
-			if v.Type == "query" {
-				query, _ := v.Query.(map[string]any)
-				selector := regexp.MustCompile(`^label_values\((.*), \w+\)$`).FindStringSubmatch(fmt.Sprint(query["query"]))
-				if selector == nil {
-					t.Fatalf("%s: variable %s has the query %v", name, v.Name, v.Query)
-				}
-				exprs = append(exprs, selector[1])
-				checkNames(t, selector[1], rules)
-			}
-		}
-		parse(t, exprs, variables)
-	}
-}
-
-// parse checks with promtool that the expressions are PromQL once their variables are
-// replaced. A variable that the dashboard does not have is left, which is no PromQL.
-func parse(t *testing.T, exprs, variables []string) {
-	t.Helper()
-	var list []string
-	for i, e := range exprs {
-		e = strings.ReplaceAll(e, "$__rate_interval", "5m")
-		for _, v := range variables {
-			e = strings.ReplaceAll(e, `"$`+v+`"`, `".*"`)
-		}
-		if strings.Contains(e, "$") {
-			t.Errorf("%s has a variable that the dashboard has not", e)
-		}
-		list = append(list, fmt.Sprintf("{record: 'test:expr%d', expr: %s}", i, quoted(e)))
-	}
-	path := filepath.Join(t.TempDir(), "exprs.yml")
-	if err := os.WriteFile(path, []byte("groups: [{name: exprs, rules: [\n"+strings.Join(list, ",\n")+"]}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, ".", "check", "rules", path)
-}
-
-func quoted(s string) string {
-	data, _ := json.Marshal(s)
-	data = bytes.ReplaceAll(data, []byte(`\u003e`), []byte(`>`))
-	return string(bytes.ReplaceAll(data, []byte(`\u003c`), []byte(`<`)))
 }
 
 // TestDocs_ListAllMetrics checks the table of docs/metrics.md.

@@ -2,6 +2,7 @@
 package promtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,25 +32,27 @@ type Server struct {
 // A Config describes what a server scrapes.
 type Config struct {
 	Target string   // host:port
+	Also   []string // more targets
 	Rules  []string // paths of rule files
 	Args   []string // more arguments on the command line
+
+	// Interval is that of scrapes and evaluations, and the timeout of scrapes. Default
+	// 250ms: times in the rules of a test are scaled to it, see [Scale].
+	Interval time.Duration
 }
 
-// The intervals of scrapes and evaluations. Times in the rules of a test are scaled to them;
-// see [Scale].
-const interval = 250 * time.Millisecond
-
-// Start starts a server that scrapes a target as job "test".
+// Start starts a server that scrapes targets as job "test".
 func Start(t storetest.TB, c Config) *Server {
 	t.Helper()
 	program := storetest.Need(t, "prometheus", packages)
 	return storetest.Launch(t, func() *Server {
 		dir := storetest.Directory(t, "")
+		interval := cmp.Or(c.Interval, 250*time.Millisecond)
 		config := filepath.Join(dir, "prometheus.yml")
 		write(t, config, map[string]any{
 			"global":         map[string]any{"scrape_interval": interval.String(), "scrape_timeout": interval.String(), "evaluation_interval": interval.String()},
 			"rule_files":     c.Rules,
-			"scrape_configs": []any{map[string]any{"job_name": "test", "static_configs": []any{map[string]any{"targets": []string{c.Target}}}}},
+			"scrape_configs": []any{map[string]any{"job_name": "test", "static_configs": []any{map[string]any{"targets": append([]string{c.Target}, c.Also...)}}}},
 		})
 		address := storetest.Loopback(storetest.Port(t))
 		s := &Server{URL: "http://" + address, tb: t}
