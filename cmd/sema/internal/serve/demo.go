@@ -184,11 +184,11 @@ func request(ctx context.Context, method, url string) (lease string, err error) 
 	if response.StatusCode >= 300 {
 		return "", fmt.Errorf("%s %s: %s", method, url, response.Status)
 	}
-	var got struct{ Lease string }
+	var got struct{ ID string }
 	if method == "POST" {
 		err = json.NewDecoder(response.Body).Decode(&got)
 	}
-	return got.Lease, err
+	return got.ID, err
 }
 
 func acquireFor(ctx context.Context, gate *fleet.Semaphore, wait time.Duration) (sema.Permit, error) {

@@ -33,6 +33,11 @@ func TestServe_DemoIsBounded(t *testing.T) {
 		found := rates()
 		return !slices.ContainsFunc(demoLoads, func(l demoLoad) bool { return found[l.name] == 0 })
 	})
+	p.waitFor("programs that call the JSON API release their permits", func() bool {
+		times, _ := p.want(200, "GET", "/v1/semaphores/api%2Fsearch").body["times"].(map[string]any)
+		held, ok := times["hold_p50"].(float64)
+		return ok && held < 5
+	})
 	var total float64
 	for _, rate := range rates() {
 		total += rate

@@ -237,6 +237,7 @@ func TestSemaphore_SpentRate(t *testing.T) {
 	}{
 		{Live{Next: 320 * time.Millisecond, NextSpent: 6}, "spent, next in 0.3s"},
 		{Live{Next: time.Millisecond, NextSpent: 6}, "spent, next in 0.1s"},
+		{Live{Next: 2 * time.Second, NextSpent: 5}, "spent, next in 2.0s"},
 		{Live{Next: 2 * time.Second, NextSpent: 4}, "spent, next within 2.0s"},
 		{Live{Next: 61 * time.Second, NextSpent: 6}, "spent, next in 1m 1s"},
 		{Live{}, "spent"},
