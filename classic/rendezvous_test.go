@@ -34,8 +34,8 @@ func TestRendezvous_PairsExchangeInOrderOfArrival(t *testing.T) {
 			t.Error("a try without a partner has met one")
 		}
 		a := meeting(t.Context(), r, 1)
-		if got, want := r.String(), `rendezvous "swap": 3 pairs have met, 1 waiting`; got != want {
-			t.Errorf("%s, want %s", got, want)
+		if got, want := r.String(), `rendezvous "swap": 3 pairs have met, 1 waiting`; got != want || fmt.Sprintf("%#v", r) != want || r.LogValue().String() != want {
+			t.Errorf("%s, %#v and %s, want %s", got, r, r.LogValue(), want)
 		}
 		if v, ok := r.TryMeet(2); !ok || v != 1 || a.want(t) != 2 {
 			t.Errorf("a try met %d, %v", v, ok)

@@ -3,11 +3,8 @@ package group_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,8 +74,11 @@ func TestGroup_WithoutGate(t *testing.T) {
 }
 
 // TestGroup_NothingStartsAfterAFailure holds golang/go#61611: errgroup starts functions
+
 // after one has failed, and a caller of Go that waits for the limit goes on to start its
+
 // own.
+
 func TestGroup_NothingStartsAfterAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,9 @@ func TestGroup_NothingStartsAfterAFailure(t *testing.T) {
 }
 
 // TestGroup_NoStartBetweenGoAndSchedule checks that a function whose goroutine was created
+
 // but has not run yet does not run after a failure.
+
 func TestGroup_NoStartBetweenGoAndSchedule(t *testing.T) {
 	t.Parallel()
 	sematest.Explore(t, func(w *sematest.World) {
@@ -128,7 +130,9 @@ func TestGroup_NoStartBetweenGoAndSchedule(t *testing.T) {
 }
 
 // TestGroup_ReturnsTheErrorOfTheFunction holds golang/go#27837: not that of a function
+
 // that it has cancelled.
+
 func TestGroup_ReturnsTheErrorOfTheFunction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,7 +289,9 @@ func TestGroup_FunctionsThatEndTheirGoroutine(t *testing.T) {
 }
 
 // TestGroup_LostLease checks that the context of a function ends when its permit is lost,
+
 // and that the loss is an error.
+
 func TestGroup_LostLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -315,6 +321,7 @@ func TestGroup_LostLease(t *testing.T) {
 }
 
 // TestGroup_FunctionsMayStartOthers checks that functions may use the group, too.
+
 func TestGroup_FunctionsMayStartOthers(t *testing.T) {
 	t.Parallel()
 	g := group.New(ctx, sema.New(100))
@@ -336,295 +343,11 @@ func TestGroup_FunctionsMayStartOthers(t *testing.T) {
 	}
 }
 
-func TestEach_CallsForEachValue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		gate := sema.New(2)
-		sematest.NoneHeld(t, gate)
-		var mu sync.Mutex
-		var seen []int
-		err := group.Each(ctx, gate, slices.Values([]int{1, 2, 3, 4}), func(_ context.Context, v int) error {
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, v)
-			return nil
-		})
-		if slices.Sort(seen); err != nil || !slices.Equal(seen, []int{1, 2, 3, 4}) {
-			t.Errorf("%v: %v", err, seen)
-		}
-		taken := 0
-		err = group.Each(ctx, gate, func(yield func(int) bool) {
-			for yield(taken) {
-				taken++
-			}
-		}, func(ctx context.Context, v int) error {
-			time.Sleep(time.Second)
-			if v == 3 {
-				return errA
-			}
-			return nil
-		})
-		if err != errA || taken > 6 {
-			t.Errorf("%v after %d values of an endless sequence", err, taken)
-		}
-	})
-}
-
-func TestMap_ReturnsResultsInOrder(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		gate := sema.New(3)
-		sematest.NoneHeld(t, gate)
-		double := func(_ context.Context, v int) (int, error) {
-			time.Sleep(time.Duration(10-v) * time.Second) // the last ends first
-			if v == 9 {
-				return 0, errA
-			}
-			return 2 * v, nil
-		}
-		got, err := group.Map(ctx, gate, []int{1, 2, 3, 4, 5}, double)
-		if err != nil || !slices.Equal(got, []int{2, 4, 6, 8, 10}) {
-			t.Errorf("%v, %v", got, err)
-		}
-		got, err = group.Map(ctx, gate, []int{1, 9, 3, 4}, double)
-		if err != errA || got != nil {
-			t.Errorf("%v, %v", got, err)
-		}
-	})
-}
-
-func TestStream_YieldsInOrder(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		gate := sema.New(4)
-		sematest.NoneHeld(t, gate)
-		var got []string
-		start := time.Now()
-		for v, err := range group.Stream(ctx, gate, slices.Values([]int{4, 1, 3, 2}), func(_ context.Context, v int) (int, error) {
-			time.Sleep(time.Duration(v) * time.Second)
-			if v == 3 {
-				return 0, errA
-			}
-			return 10 * v, nil
-		}) {
-			got = append(got, fmt.Sprint(v, err))
-		}
-		if want := []string{"40 <nil>", "10 <nil>", "0 a", "20 <nil>"}; !slices.Equal(got, want) || time.Since(start) != 4*time.Second {
-			t.Errorf("%v in %v, want %v in 4 s", got, time.Since(start), want)
-		}
-	})
-}
-
-func TestStream_BreakStopsEverything(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		gate := sema.New(4)
-		sematest.NoneHeld(t, gate)
-		var running atomic.Int64
-		for v, err := range group.Stream(ctx, gate, endless, func(ctx context.Context, v int) (int, error) {
-			running.Add(1)
-			defer running.Add(-1)
-			if v > 2 {
-				<-ctx.Done()
-				time.Sleep(time.Second) // cleans up
-			}
-			return v, ctx.Err()
-		}) {
-			if err != nil {
-				t.Error(err)
-			}
-			if v == 2 {
-				break
-			}
-		}
-		if running.Load() != 0 {
-			t.Errorf("%d functions run after the loop", running.Load())
-		}
-	})
-}
-
-func endless(yield func(int) bool) {
-	for i := 0; yield(i); i++ {
-	}
-}
-
 // TestStream_SlowLoopHoldsNoPermits checks that results that wait for the loop do not keep
+
 // the permits of a gate that others share, and that their number is bounded.
-func TestStream_SlowLoopHoldsNoPermits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		gate := sema.New(2)
-		var called atomic.Int64
-		for v := range group.Stream(ctx, gate, endless, func(_ context.Context, v int) (int, error) { called.Add(1); return v, nil }) {
-			time.Sleep(time.Second)
-			if n := called.Load() - int64(v); gate.Stats().InUse != 0 || n > 70 {
-				t.Fatalf("%d permits are held, %d functions ahead", gate.Stats().InUse, n)
-			}
-			if v == 200 {
-				break
-			}
-		}
-	})
-}
-
-func TestStream_ContextEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		var got []string
-		for v, err := range group.Stream(ctx, sema.New(1), endless, func(ctx context.Context, v int) (int, error) {
-			time.Sleep(time.Second)
-			return v, nil
-		}) {
-			got = append(got, fmt.Sprint(v, " ", err))
-			if v == 1 {
-				cancel(errCause)
-			}
-		}
-		if len(got) < 3 || got[1] != "1 <nil>" || got[len(got)-1] != "0 cause" {
-			t.Errorf("%v, want the cause last", got)
-		}
-	})
-}
-
-func TestStream_Panics(t *testing.T) {
-	t.Parallel()
-	for name, run := range map[string]func(gate sema.Gate){
-		"function": func(gate sema.Gate) {
-			for range group.Stream(ctx, gate, endless, func(context.Context, int) (int, error) { panic(errA) }) {
-			}
-		},
-		"sequence": func(gate sema.Gate) {
-			for range group.Stream(ctx, gate, func(yield func(int) bool) { yield(1); panic(errA) }, func(context.Context, int) (int, error) { return 0, nil }) {
-			}
-		},
-		"loop": func(gate sema.Gate) {
-			for range group.Stream(ctx, gate, endless, func(context.Context, int) (int, error) { return 0, nil }) {
-				panic(errA)
-			}
-		},
-		"sequence of Each": func(gate sema.Gate) {
-			group.Each(ctx, gate, func(yield func(int) bool) { yield(1); panic(errA) }, func(context.Context, int) error { return nil })
-		},
-		"function of Map": func(gate sema.Gate) {
-			group.Map(ctx, gate, []int{1, 2}, func(context.Context, int) (int, error) { panic(errA) })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				gate := sema.New(2)
-				sematest.NoneHeld(t, gate)
-				defer func() {
-					switch v := recover().(type) {
-					case *group.Panic:
-						if v.Value != errA {
-							t.Error(v)
-						}
-					case error:
-						if v != errA {
-							t.Error(v)
-						}
-					default:
-						t.Errorf("recovered %v", v)
-					}
-				}()
-				run(gate)
-				t.Error("no panic")
-			})
-		})
-	}
-}
 
 // TestStream_SequenceThatEndsItsGoroutine: that is not a sequence without further values.
-func TestStream_SequenceThatEndsItsGoroutine(t *testing.T) {
-	t.Parallel()
-	var got []string
-	seq := func(yield func(int) bool) {
-		yield(1)
-		runtime.Goexit()
-	}
-	for v, err := range group.Stream(ctx, nil, seq, func(_ context.Context, v int) (int, error) { return v, nil }) {
-		got = append(got, fmt.Sprint(v, " ", err))
-	}
-	if len(got) != 2 || got[0] != "1 <nil>" || !strings.Contains(got[1], "Goexit") {
-		t.Errorf("%q, want the value and then an error", got)
-	}
-}
-
-func TestKeyed_BoundsEachKey(t *testing.T) {
-	t.Parallel()
-	k := group.NewKeyed(2, sema.Name("jobs"))
-	k.Set("vip", 5)
-	for key, want := range map[string]int{"a": 2, "b": 2, "vip": 5} {
-		n := 0
-		for {
-			p, err := k.Of(key).TryAcquire(ctx, 1)
-			if err != nil {
-				if !errors.Is(err, sema.ErrFull) || !strings.Contains(err.Error(), `"jobs/`+key+`"`) {
-					t.Error(err)
-				}
-				break
-			}
-			defer p.Release()
-			n++
-		}
-		if n != want {
-			t.Errorf("key %s: %d permits, want %d", key, n, want)
-		}
-	}
-	keys := map[string]int64{}
-	for key, s := range k.All() {
-		keys[key] = s.Stats().InUse
-	}
-	if len(keys) != 3 || keys["vip"] != 5 {
-		t.Error(keys)
-	}
-}
-
-func TestKeyed_ForgetsIdleKeys(t *testing.T) {
-	t.Parallel()
-	k := group.NewKeyed(1)
-	k.Set("set", 7)
-	held, err := k.Of("held").Acquire(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 10_000 {
-		p, err := k.Of(fmt.Sprint(i)).Acquire(ctx, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Release()
-	}
-	count := func() (n int) {
-		for range k.All() {
-			n++
-		}
-		return n
-	}
-	for end := time.Now().Add(time.Minute); count() != 2; time.Sleep(time.Millisecond) {
-		runtime.GC()
-		if time.Now().After(end) {
-			t.Fatalf("%d keys remain", count())
-		}
-	}
-	if _, err := k.Of("held").TryAcquire(ctx, 1); !errors.Is(err, sema.ErrFull) { //semavet:ignore wants an error
-		t.Errorf("the permit of a key was forgotten: %v", err)
-	}
-	if k.Of("set").Stats().Capacity != 7 {
-		t.Error("the capacity of a key was forgotten")
-	}
-	held.Release()
-}
-
-func TestKeyed_Conforms(t *testing.T) {
-	t.Parallel()
-	sematest.Check(t, sematest.Traits{FIFO: true, Weights: true, Split: true}, func(t *testing.T, capacity int64) sema.Gate {
-		return group.NewKeyed(capacity).Of("a")
-	})
-}
 
 func TestNew_RejectsInvalidArguments(t *testing.T) {
 	t.Parallel()

@@ -274,6 +274,28 @@ func TestExplore_ReportsEachKindOfFailure(t *testing.T) {
 	}
 }
 
+func TestOptions_BoundStepsAndReplayASeed(t *testing.T) {
+	t.Parallel()
+	endless := func(w *World) {
+		w.Go("a", func(context.Context) {
+			for {
+				w.Yield()
+			}
+		})
+	}
+	o := plain(10)
+	Steps(7)(&o)
+	if f := explore(t, endless, o); f == nil || !strings.HasPrefix(f.why, "no end after 7 steps") {
+		t.Errorf("found %v, want no end after 7 steps", f)
+	}
+	Seed(42)(&o)
+	runs := 0
+	f := explore(t, func(w *World) { runs++; endless(w) }, o)
+	if f == nil || f.seed != 42 || runs != 1 {
+		t.Errorf("found %v in %d runs, want the schedule of seed 42 alone", f, runs)
+	}
+}
+
 func TestExplore_TimePassesWhenAllWait(t *testing.T) {
 	t.Parallel()
 	Explore(t, func(w *World) {

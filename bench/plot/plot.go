@@ -38,8 +38,9 @@ const (
 	inkOnLight, inkOnDark    = "#57606a", "#9da7b3"
 )
 
-// theme selects the colour of the text. An image follows the theme of the page around it.
-const theme = "<style>svg{color:" + inkOnLight + "}@media(prefers-color-scheme:dark){svg{color:" + inkOnDark + "}}</style>"
+// theme selects the colour of the text, and of the ground if the file is opened by itself. An
+// image follows the theme of the page around it.
+const theme = "<style>svg{color-scheme:light dark;color:" + inkOnLight + "}@media(prefers-color-scheme:dark){svg{color:" + inkOnDark + "}}</style>"
 
 var colours = []string{"#2f81f7", "#e8590c", "#2da44e", "#c2559d", "#8957e5", "#b08000", "#1d8a92", "#d6353f"}
 

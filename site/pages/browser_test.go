@@ -281,6 +281,8 @@ func TestSite_SearchThemeAndMenuInABrowser(t *testing.T) {
 	b.sees("document.querySelector('img[src$=\"goodput.svg\"]') && getComputedStyle(document.querySelector('img[src$=\"goodput.svg\"]')).backgroundColor === 'rgba(0, 0, 0, 0)'")
 	b.do("reload", chromedp.Navigate(b.url))
 	b.sees("document.documentElement.dataset.theme === 'dark'")
+	b.do("copy", chromedp.Evaluate[chromedp.Void]("document.querySelector('.copy').click()"))
+	b.sees("document.querySelector('.copy').textContent === 'Copied'")
 	b.do("menu", chromedp.Evaluate[chromedp.Void]("document.getElementById('menu').click()"))
 	b.sees("document.getElementById('navigation').classList.contains('open')")
 }

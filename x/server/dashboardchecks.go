@@ -22,7 +22,7 @@ func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Che
 	}
 	all = append(all, s.storeChecks(ctx)...)
 	kept := dashboard.Check{Name: "History", Level: fleet.LevelOK, Text: "The history is kept in memory, and is lost when the server stops."}
-	if err := s.history.Err(); err != nil {
+	if err := s.historyError(); err != nil {
 		kept.Level, kept.Text = fleet.LevelWarning, "The history is not kept across restarts: "+err.Error()
 	} else if s.options.History != "" {
 		kept.Text = fmt.Sprintf("The history is kept across restarts, and takes %.1f MiB of memory.", float64(s.history.Bytes())/(1<<20))

@@ -56,9 +56,9 @@
   document.querySelectorAll('.table, .code pre').forEach(frame => { reach(frame); resized.observe(frame); });
 
   // Copying works without the clipboard of the browser, too, which pages served over HTTP
-  // without TLS do not have.
+  // without TLS do not have, and others may not be allowed to write.
   const write = async block => {
-    if (navigator.clipboard) return navigator.clipboard.writeText(block.textContent);
+    try { return await navigator.clipboard.writeText(block.textContent); } catch { /* below */ }
     getSelection().selectAllChildren(block);
     document.execCommand('copy');
     getSelection().removeAllRanges();
