@@ -23,6 +23,9 @@ type scenario struct {
 	about   string
 	impls   []impl
 	targets []target // limits for our implementation, printed with the result
+	// turns is the number of runs of each implementation in a round; 0: 1. Many short turns
+	// meet the same other load, so their ratios vary less.
+	turns int
 }
 
 // An impl runs a scenario once and returns what it measured.
@@ -104,7 +107,7 @@ func runScenario(sc scenario, rounds int) []row {
 	for _, im := range sc.impls {
 		im.run() // warm up pools, stacks and the processor
 	}
-	for round := range rounds {
+	for round := range rounds * max(1, sc.turns) {
 		for i := range sc.impls {
 			k := (i + round) % len(sc.impls) // vary the order of the implementations
 			runtime.GC()
@@ -175,13 +178,16 @@ func median(values []float64) float64 {
 var byProcessorTime bool
 
 // measure times f, which does ops operations.
-func measure(ops int, f func()) sample {
+func measure(ops int, f func()) sample { return measureIn(byProcessorTime, ops, f) }
+
+// measureIn times f in processor time, or in the time elapsed.
+func measureIn(inProcessorTime bool, ops int, f func()) sample {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start, used := time.Now(), processorTime()
 	f()
 	elapsed := time.Since(start)
-	if byProcessorTime {
+	if inProcessorTime {
 		elapsed = processorTime() - used
 	}
 	runtime.ReadMemStats(&after)
