@@ -43,6 +43,7 @@ const (
 type Adapter struct {
 	limit    Limit
 	resize   func(int64)
+	failed   func() bool                  // whether the last resize failed; nil: it cannot
 	inFlight func() (n int64, waits bool) // nil: unknown
 	capacity func() int64                 // of the target, which others may resize; nil: current is all that is known
 	current  atomic.Int64                 // 0: unknown
@@ -66,6 +67,9 @@ type Adapter struct {
 // flight. A capacity that an operator has set is the start of the next window, and one of 0
 // stays until the operator raises it.
 func Adapt(target any, l Limit) *Adapter {
+	if l == nil {
+		panic("admit: Adapt: the limit is nil")
+	}
 	if v, ok := l.(interface{ check() error }); ok {
 		if err := v.check(); err != nil {
 			panic("admit: Adapt: " + err.Error())
@@ -79,7 +83,8 @@ func Adapt(target any, l Limit) *Adapter {
 	case interface {
 		Resize(context.Context, int64) error
 	}:
-		a.resize, inBackground = background(t.Resize), true
+		b := &background{to: t.Resize}
+		a.resize, a.failed, inBackground = b.resize, b.hasFailed, true
 	default:
 		panic(fmt.Sprintf("admit: Adapt(%T): want a method Resize(int64) or Resize(context.Context, int64) error", target))
 	}
@@ -103,45 +108,57 @@ func Adapt(target any, l Limit) *Adapter {
 // resizeTimeout bounds a Resize that does I/O.
 const resizeTimeout = 10 * time.Second
 
-// background returns a function that calls resize in another goroutine. While a call is
-// under way only the latest limit is kept. A resize that fails is repeated with the next
-// limit.
-func background(resize func(context.Context, int64) error) func(int64) {
-	var mu sync.Mutex
-	var running bool
-	var latest, applied int64
-	work := func() {
-		for {
-			mu.Lock()
-			n := latest
-			if n == applied {
-				running = false
-				mu.Unlock()
-				return
-			}
-			applied = n
-			mu.Unlock()
-			ctx, cancel := context.WithTimeout(context.Background(), resizeTimeout)
-			if resize(ctx, n) != nil {
-				mu.Lock()
-				applied = -1
-				running = false
-				mu.Unlock()
-				cancel()
-				return
-			}
-			cancel()
-		}
+// A background resizes a target that does I/O, in another goroutine. While a call is under
+// way, only the latest limit is kept. A resize that has failed is repeated after the next
+// window.
+type background struct {
+	to func(context.Context, int64) error
+
+	mu      sync.Mutex // guards what follows
+	running bool
+	failed  bool
+	latest  int64
+}
+
+// hasFailed reports whether the last resize failed.
+func (b *background) hasFailed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// resize starts a resize to n, or lets the one that is under way be followed by it.
+func (b *background) resize(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.latest, b.failed = n, false
+	if !b.running {
+		b.running = true
+		go b.run()
 	}
-	return func(n int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		latest = n
-		if !running {
-			running = true
-			go work()
+}
+
+// run resizes until the latest limit has been tried.
+func (b *background) run() {
+	for {
+		b.mu.Lock()
+		n := b.latest
+		b.mu.Unlock()
+		err := b.try(n)
+		b.mu.Lock()
+		if b.latest == n {
+			b.failed, b.running = err != nil, false
+			b.mu.Unlock()
+			return
 		}
+		b.mu.Unlock()
 	}
+}
+
+func (b *background) try(n int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), resizeTimeout)
+	defer cancel()
+	return b.to(ctx, n)
 }
 
 // Limit returns the limit in force, or 0 if none was computed or known yet.
@@ -204,7 +221,7 @@ func (a *Adapter) resizeLocked(w Window) {
 		return // an operator has paused the target
 	}
 	next := a.limit.Next(w)
-	if next == w.Limit {
+	if next == w.Limit && (a.failed == nil || !a.failed()) {
 		return
 	}
 	next = max(1, next)

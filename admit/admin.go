@@ -189,13 +189,21 @@ func onOff(key, value string) (bool, error) {
 	return false, fmt.Errorf("%s is %q: want on or off", key, value)
 }
 
-// number parses a number of at least 0 and, unless that is 0, at most most.
+// number parses a number of at least 0 and, unless that is 0, at most most. A tier may be as
+// far below 0.
 func number(key, value string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 && key != "tier" || most > 0 && (n > most || n < -most) {
+	least := int64(0)
+	if key == "tier" {
+		least = -most
+	}
+	switch {
+	case err == nil && n >= least && (most == 0 || n <= most):
+		return n, nil
+	case most == 0:
 		return 0, fmt.Errorf("%s is %q: want a number from 0", key, value)
 	}
-	return n, nil
+	return 0, fmt.Errorf("%s is %q: want a number from %d to %d", key, value, least, most)
 }
 
 // The types below are the JSON of Admin. Their field names do not change.

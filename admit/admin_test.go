@@ -69,7 +69,11 @@ func TestAdmin_RejectsBadFormsWhole(t *testing.T) {
 	q := wfq.New(10)
 	c := admit.New(admit.Config{Queue: q, Logger: quiet})
 	for _, form := range []string{"", "shed=maybe", "limit=-1", "limit=x", "shed=on&nonsense=1", "weight=3", "class=a&weight=0", "class=a&weight=9999999999", "breaker=open", "limit=5&shed=perhaps"} {
-		if w := post(c, form); w.Code != http.StatusBadRequest || w.Body.Len() == 0 {
+		w := post(c, form)
+		if strings.Contains(form, "99") && !strings.Contains(w.Body.String(), "from 0 to 1000000") {
+			t.Errorf("%q: %s does not state the most", form, w.Body)
+		}
+		if w.Code != http.StatusBadRequest || w.Body.Len() == 0 {
 			t.Errorf("%q: %d %s", form, w.Code, w.Body)
 		}
 	}

@@ -122,14 +122,28 @@ func (a Admission) Degraded() bool {
 	return degraded
 }
 
-// Context returns a context for the work of the request: it identifies the holder of the
-// permit, so that queues behind it can pass its tier on, and it ends when the permit is
-// lost. Call cancel when done.
+// Context returns a context for the work of the request: it carries the admission, for
+// [FromContext], it identifies the holder of the permit, so that queues behind it can pass its
+// tier on, and it ends when the permit is lost. Call cancel when done.
 func (a Admission) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	if parent == nil {
+		parent = context.Background()
+	}
+	parent = context.WithValue(parent, admissionKey{}, a)
 	if _, ok := a.permit.Owner().(standInOwner); ok || !a.permit.Held() {
 		return sema.Permit{}.Context(parent)
 	}
 	return a.permit.Context(parent)
+}
+
+type admissionKey struct{}
+
+// FromContext returns the admission of the request that a handler, or a function of
+// [Controller.Do], serves: to settle its cost, or to see whether it is degraded. Without one
+// it returns the zero Admission.
+func FromContext(ctx context.Context) Admission {
+	a, _ := ctx.Value(admissionKey{}).(Admission)
+	return a
 }
 
 // view calls fn with the ticket if there is one and the admission is live. Done waits for

@@ -71,6 +71,7 @@ type Controller struct {
 	log      sheddingLog
 	changes  breakerLog
 	pauses   pauses // of rate and budget
+	waits    drain  // of requests that wait for a rate
 
 	switches atomic.Uint32
 	clamped  atomic.Int64
@@ -114,6 +115,7 @@ func New(config Config) *Controller {
 	if c.breaker != nil {
 		c.breaker.watch(func(to change) { c.changes.changed(c, to) })
 	}
+	c.waits.open()
 	c.timed = c.breaker != nil || c.adapter != nil
 	c.standIns.Init(standInOwner{}, nil)
 	return c
@@ -144,7 +146,7 @@ func (c *Controller) TryAdmit(ctx context.Context, r Request) (Admission, error)
 }
 
 // Do runs fn as an admitted request, and reports its result. The context of fn carries the
-// permit, see [Admission.Context], and the admission: with [Config.Degrade], fn must ask
+// permit and the admission, see [Admission.Context]: with [Config.Degrade], fn must ask
 // [FromContext] whether it is to respond cheaply. If fn panics, the request has failed.
 func (c *Controller) Do(ctx context.Context, r Request, fn func(context.Context) error) error {
 	a, err := c.Admit(ctx, r)
@@ -154,7 +156,7 @@ func (c *Controller) Do(ctx context.Context, r Request, fn func(context.Context)
 	defer a.Done(Failed) // unless it is done: fn has panicked
 	held, cancel := a.Context(ctx)
 	defer cancel()
-	err = fn(withAdmission(held, a))
+	err = fn(held)
 	a.Done(c.config.Result(err))
 	return err
 }
@@ -171,18 +173,19 @@ func (c *Controller) ShedClass(name string, on bool) {
 	c.config.Logger.Info("shedding of a class switched", "controller", c.config.Name, "class", name, "on", on)
 }
 
-// Shutdown rejects all new requests, and waits until those in flight are done. Requests
-// that wait in the queue are rejected at once. Those that wait for a rate are rejected at the
-// end of that wait. Degraded requests hold no permit, so it does not wait for them. If ctx ends first,
-// it returns an error that wraps its cause.
+// Shutdown rejects all new requests and those that wait, and waits until those in flight are
+// done. Degraded requests hold no permit, so it does not wait for them. If ctx ends first, it
+// returns an error that wraps its cause.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.setSwitch(drainingSwitch, true)
+	c.waits.close()
 	return c.queue.Drain(ctx)
 }
 
 // Resume ends a Shutdown.
 func (c *Controller) Resume() {
 	c.queue.Resume()
+	c.waits.open()
 	c.setSwitch(drainingSwitch, false)
 }
 

@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"context"
 	"net/http"
 	"time"
 )
@@ -30,6 +29,16 @@ type HTTP struct {
 	Retry Retry
 }
 
+// check panics if the fields make no sense, before the first request does.
+func (h HTTP) check(op string) {
+	switch {
+	case h.Controller == nil:
+		panic("admit: HTTP." + op + ": the field Controller is nil; use New")
+	case h.SlowClient < 0:
+		panic("admit: HTTP." + op + ": the field SlowClient is negative; use 0 for no bound")
+	}
+}
+
 // request returns the request to admit.
 func (h HTTP) request(r *http.Request) Request {
 	var q Request
@@ -50,6 +59,10 @@ func (h HTTP) request(r *http.Request) Request {
 // or has hijacked the connection. A response of 429, 503 or 504 is a dropped request, any
 // other above 499 a failed one. A request whose client went away is ignored.
 func (h HTTP) Handler(next http.Handler) http.Handler {
+	if next == nil {
+		panic("admit: HTTP.Handler: the handler is nil")
+	}
+	h.check("Handler")
 	status := h.Status
 	if status == nil {
 		status = StatusOf
@@ -76,7 +89,7 @@ func (h HTTP) Handler(next http.Handler) http.Handler {
 		}()
 		held, cancel := a.Context(r.Context())
 		defer cancel()
-		served := r.WithContext(withAdmission(held, a))
+		served := r.WithContext(held)
 		if h.SlowClient > 0 {
 			seen.bound = newBound(w, r, h.SlowClient)
 			served.Body = &slowBody{r.Body, seen}
@@ -84,20 +97,6 @@ func (h HTTP) Handler(next http.Handler) http.Handler {
 		next.ServeHTTP(seen.writer(), served)
 		result = resultOfStatus(seen.status)
 	})
-}
-
-type admissionKey struct{}
-
-func withAdmission(ctx context.Context, a Admission) context.Context {
-	return context.WithValue(ctx, admissionKey{}, a)
-}
-
-// FromContext returns the admission of the request that a handler, or a function of
-// [Controller.Do], serves: to settle its cost, or to see whether it is degraded. Without one
-// it returns the zero Admission.
-func FromContext(ctx context.Context) Admission {
-	a, _ := ctx.Value(admissionKey{}).(Admission)
-	return a
 }
 
 // resultOfStatus returns the result of a response.

@@ -85,6 +85,9 @@ func (a *attempt) take(l limiter, n int64, why Reason) (p sema.Permit, _ rejecte
 	}
 	ctx, cancel := a.waiting()
 	defer cancel()
+	ctx, reject := context.WithCancelCause(ctx)
+	defer reject(nil)
+	defer a.c.waits.onClose(func() { reject(sema.ErrDraining) })()
 	p, err = l.Acquire(ctx, n)
 	if err != nil {
 		return p, a.failed(err, why, l.Delay(n))

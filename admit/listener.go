@@ -14,6 +14,9 @@ import (
 // kernel. A connection returns its permit when it is closed. An Accept that waits for a
 // connection holds a permit, too. Closing the listener ends a wait.
 func Listener(l net.Listener, gate sema.Gate) net.Listener {
+	if l == nil || gate == nil {
+		panic("admit: Listener: want a listener and a gate")
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &listener{Listener: l, gate: gate, ctx: ctx, cancel: cancel}
 }

@@ -119,7 +119,7 @@ func TestController_ShutdownAndResumeLoseNothing(t *testing.T) {
 // the queue full.
 func TestController_RacesForTheLastPermitLoseNothing(t *testing.T) {
 	t.Parallel()
-	const permits = 1 << 30 // of which none returns
+	const permits = 1 << 20 // of which one returns in an hour
 	all, own := rate.New(permits, 1<<62), rate.New(permits, 1<<62)
 	q := wfq.New(1)
 	c := admit.New(admit.Config{Queue: q, Rate: all, RateOf: func(string) rate.Limiter { return own }, Logger: quiet})

@@ -33,6 +33,7 @@ type Retry struct {
 // Retry-After pauses the rate, and so does what any response states about the limits of the
 // upstream, see [Controller.Obey]. [SettleResponse] corrects the cost of a request.
 func (h HTTP) Transport(next http.RoundTripper) http.RoundTripper {
+	h.check("Transport")
 	if next == nil {
 		next = http.DefaultTransport
 	}

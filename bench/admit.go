@@ -189,8 +189,8 @@ func shed(i overload.Implementation) sample {
 }
 
 // rejectionTimes returns the sample of rejections. A few requests are queued, and rejected when
-// their wait budget ends: the quantiles have them, but the mean is of the others. It would say
-// how many they are, and nothing of how long a rejection takes.
+// their wait budget ends: the quantiles have them, but the mean is of the others. Otherwise it
+// would show how many they are, and not how long a rejection takes.
 func rejectionTimes(all []time.Duration) sample {
 	atOnce := slices.DeleteFunc(slices.Clone(all), func(took time.Duration) bool { return took >= overload.WaitBudget/2 })
 	return sampleOf(atOnce).withWaits(all)

@@ -7,7 +7,9 @@
 // A call that is rejected gets RESOURCE_EXHAUSTED if its sender has sent too much, and
 // UNAVAILABLE if the service cannot serve it now, both with a RetryInfo and an ErrorInfo
 // whose reason is that of the rejection. A permit is held until a call ends, also if its
-// handler panics; a stream holds it until the stream ends.
+// handler panics; a stream holds it until the stream ends. Handlers find the admission by
+// [admit.FromContext]: to settle its cost, or to respond cheaply if it is degraded. A degraded
+// call of a client is rejected.
 //
 // For HTTP use [admit.HTTP]. MaxConcurrentStreams of grpc-go bounds the streams of one
 // connection, not those of a server.
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/admit"
 )
 
@@ -29,6 +32,13 @@ type Interceptor struct {
 	// Request describes a call to the controller: its class, weight and cost. Default: the
 	// zero Request.
 	Request func(ctx context.Context, method string) admit.Request
+}
+
+// check panics without a controller, before the first call does.
+func (i Interceptor) check() {
+	if i.Controller == nil {
+		panic("grpcadmit: the field Controller of the Interceptor is nil; use admit.New")
+	}
 }
 
 func (i Interceptor) admit(ctx context.Context, method string) (admit.Admission, error) {
@@ -41,6 +51,7 @@ func (i Interceptor) admit(ctx context.Context, method string) (admit.Admission,
 
 // UnaryServer returns an interceptor for the unary methods of a server.
 func (i Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
+	i.check()
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		a, err := i.admit(ctx, info.FullMethod)
 		if err != nil {
@@ -57,6 +68,7 @@ func (i Interceptor) UnaryServer() grpc.UnaryServerInterceptor {
 
 // StreamServer returns an interceptor for the streams of a server.
 func (i Interceptor) StreamServer() grpc.StreamServerInterceptor {
+	i.check()
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		a, err := i.admit(stream.Context(), info.FullMethod)
 		if err != nil {
@@ -80,10 +92,22 @@ type heldStream struct {
 // Context implements [grpc.ServerStream].
 func (s *heldStream) Context() context.Context { return s.ctx }
 
+// admitClient admits a call of a client. There is no cheap response for it, and a degraded call
+// holds no permit, so it is rejected.
+func (i Interceptor) admitClient(ctx context.Context, method string) (admit.Admission, error) {
+	a, err := i.admit(ctx, method)
+	if err != nil || !a.Degraded() {
+		return a, err
+	}
+	a.Done(admit.Ignored)
+	return a, &admit.Rejection{Controller: i.Controller.Name(), Reason: admit.ReasonFull, Err: sema.ErrFull}
+}
+
 // UnaryClient returns an interceptor for the unary calls of a client.
 func (i Interceptor) UnaryClient() grpc.UnaryClientInterceptor {
+	i.check()
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		a, err := i.admit(ctx, method)
+		a, err := i.admitClient(ctx, method)
 		if err != nil {
 			return StatusOf(err).Err()
 		}

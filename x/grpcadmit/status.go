@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/admit"
 )
 
@@ -21,6 +22,8 @@ func StatusOf(err error) *status.Status {
 	switch {
 	case r != nil:
 		return rejected(r)
+	case errors.Is(err, sema.ErrInvalid):
+		return status.New(codes.Internal, "the call could not be classified")
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.New(codes.DeadlineExceeded, "the deadline passed before the call was admitted")
 	case errors.Is(err, context.Canceled):

@@ -16,8 +16,9 @@ import (
 // context of the call ended. A caller that abandons a stream must cancel its context, as
 // grpc-go requires anyway.
 func (i Interceptor) StreamClient() grpc.StreamClientInterceptor {
+	i.check()
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		a, err := i.admit(ctx, method)
+		a, err := i.admitClient(ctx, method)
 		if err != nil {
 			return nil, StatusOf(err).Err()
 		}
