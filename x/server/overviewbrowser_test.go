@@ -188,7 +188,7 @@ func TestOverview_TenThousandInABrowser(t *testing.T) {
 	w.shows("#live", "live")
 	w.shows("#summary", "10,000 semaphores")
 	// The time from an event of the stream until the page is laid out.
-	w.is(`(() => { const parse = JSON.parse; window.took = []; JSON.parse = text => { const start = performance.now(); setTimeout(() => { document.body.offsetHeight; window.took.push(performance.now() - start) }); return parse(text) }; return true })()`)
+	w.is(`(() => { const parse = JSON.parse; window.took = []; JSON.parse = text => { const start = performance.now(); setTimeout(() => { document.body.offsetHeight; window.took.push(performance.now() - start); window.animated = (window.animated || 0) + document.getAnimations().filter(a => a.effect.target.closest("#rows")).length }); return parse(text) }; return true })()`)
 	w.is(`(() => { window.added = 0; new MutationObserver(all => { for (const m of all) window.added += m.addedNodes.length }).observe(document.querySelector('#rows'), {childList: true, subtree: true}); return true })()`)
 	before = time.Now()
 	s.want(201, "POST", "/v1/semaphores/tenant-49:s-9999/leases?ttl=60s", "")
@@ -205,6 +205,9 @@ func TestOverview_TenThousandInABrowser(t *testing.T) {
 	slowest, updates, added := number("Math.max(...window.took)"), number("window.took.length"), number("window.added")
 	if added > 10*updates {
 		t.Errorf("%v nodes were added by %v updates for one semaphore", added, updates)
+	}
+	if n := number("window.animated"); n > 0 {
+		t.Errorf("%v rows were animated; hundreds take half of a second of processor time an update", n)
 	}
 	w.shows("#paging", "Showing 1 to 500 of 10,000 in this order. Next")
 	w.click("#paging a")

@@ -46,6 +46,13 @@ func TestPages_ShowOnlyWhatTheViewerMaySee(t *testing.T) {
 	}
 	reader.get(200, "/ui/activity").contains(t, "ci-a")
 	reader.get(200, "/ui/clients").contains(t, "ci-a")
+	group := form("do", "revoke-group", "by", "client", "group", "127.0.0.1")
+	if p := reader.get(200, "/ui/semaphore?name=ci-a"); strings.Contains(p.text, "do=revoke") || !strings.Contains(p.text, "In use by client") {
+		t.Errorf("a viewer that may not change anything sees a way to revoke, or not the holders: %s", p.text)
+	}
+	reader.get(403, "/ui/confirm?name=ci-a&"+group.Encode())
+	reader.get(404, "/ui/confirm?name=vault&"+group.Encode())
+	reader.get(404, "/ui/semaphore?name=vault")
 	reader.get(403, "/ui/new").contains(t, "You may view but not change")
 	reader.post(403, "/ui/create", form("name", "ci-new", "capacity", "3"))
 	s.want(404, "GET", "/v1/semaphores/ci-new", "")

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/sema-go/sema/internal/storetest"
@@ -30,11 +31,19 @@ func TestDashboard_WritesScreenshots(t *testing.T) {
 	s := demo(t)
 	w := s.window()
 	w.do("size", chromedp.EmulateViewport(1200, 720))
-	w.open("/ui/")
+	w.open("/ui/semaphore?name=gpu")
 	w.shows("#live", "live")
-	// The sparklines need some minutes of history, and a lease that is held for long.
-	for deadline := time.Now().Add(4 * time.Minute); !w.is("document.querySelector('#rows').textContent.includes('held 2m')") && time.Now().Before(deadline); {
-		time.Sleep(time.Second)
+	// The charts and sparklines need some minutes of history, and a lease that is held for long. The charts by
+	// client are complete only while the page is viewed.
+	await := func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }
+	for deadline := time.Now().Add(4 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+		held, err := chromedp.Run(w.ctx, chromedp.Evaluate[bool](`fetch("/ui/").then(r => r.text()).then(text => text.includes("held 2m"))`, await))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held {
+			break
+		}
 	}
 	picture := func(name string) {
 		t.Helper()
@@ -52,14 +61,16 @@ func TestDashboard_WritesScreenshots(t *testing.T) {
 			t.Errorf("%s takes %d bytes", name, len(raw))
 		}
 	}
+	w.do("size", chromedp.EmulateViewport(1200, 1080))
 	w.scheme("light")
+	picture("semaphore.png")
+	w.do("size", chromedp.EmulateViewport(1200, 720))
+	w.open("/ui/")
+	w.shows("#live", "live")
 	picture("dashboard-light.png")
 	w.scheme("dark")
 	picture("dashboard-dark.png")
 	w.scheme("light")
-	w.open("/ui/semaphore?name=gpu")
-	w.shows("#live", "live")
-	picture("semaphore.png")
 	w.open("/play/")
 	w.click("#run")
 	time.Sleep(6 * time.Second) // the lesson moves

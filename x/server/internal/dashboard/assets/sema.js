@@ -100,7 +100,7 @@
         if (!parts[id]) continue;
         child = parse(parts[id]);
         list.insertBefore(child, next);
-        child.classList.add("new");
+        if (order.length <= mostMarked) child.classList.add("new");
         if (window.htmx) htmx.process(child);
       } else if (child === next) {
         next = next.nextElementSibling;
@@ -111,6 +111,8 @@
     if (still) pending.set(list.id, order); else pending.delete(list.id);
   }
 
+  // In longer lists, new rows are not marked: animating many of them takes most of a second.
+  const mostMarked = 100;
   const pending = new Map();
   const inUse = list => list.matches(":hover") || list.contains(document.activeElement);
   for (const kind of ["mouseout", "focusout"]) {
