@@ -108,7 +108,7 @@ func (s *Set) count() *census {
 			c.limits = append(c.limits, l)
 			// The distributions of gates with the same name in their events are those of the
 			// first one.
-			if to, _ := s.registered(eventName(&l)); to != as {
+			if to, ok := s.registered(eventName(&l)); ok && to != as {
 				c.clashes[as]++
 			}
 		}
