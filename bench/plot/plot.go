@@ -34,6 +34,7 @@ type Point struct{ X, Y float64 }
 const (
 	width, height            = 760, 400
 	left, right, top, bottom = 84, 24, 44, 92 // margins
+	overhang                 = 12             // of the last label of the horizontal axis
 	ink                      = "currentColor"
 	inkOnLight, inkOnDark    = "#57606a", "#9da7b3"
 )
@@ -62,7 +63,7 @@ func (c Chart) colour(series int) string {
 func (c Chart) SVG() string {
 	var b strings.Builder
 	_, rows := c.legendAt()
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13" fill="%s" role="img">`+"\n", width, height+(rows-1)*legendRow, ink)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13" fill="%s" role="img">`+"\n", width+overhang, height+(rows-1)*legendRow, ink)
 	fmt.Fprintf(&b, "<title>%s</title>%s\n", escape(c.Title), theme)
 	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="16" font-weight="600">%s</text>`+"\n", left, escape(c.Title))
 	x, y := c.axes()

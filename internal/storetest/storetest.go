@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 )
 
 // A TB owns servers: a test, which is a [testing.TB], or the [Scope] of a
@@ -112,3 +113,16 @@ func isFree(port int) bool {
 
 // Loopback returns the address of a port on this machine.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// WantError fails the test unless err contains each of the parts.
+func WantError(t TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Fatalf("%q does not contain %q", err, part)
+		}
+	}
+}

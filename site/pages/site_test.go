@@ -2,10 +2,14 @@ package pages
 
 import (
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -210,6 +214,57 @@ func TestSite_OfThisRepository(t *testing.T) {
 		if content := string(s.files[name].content); strings.HasSuffix(name, ".html") && (strings.Contains(content, "style=") || strings.Contains(content, "<script>")) {
 			t.Errorf("%s contains inline style or script, which its policy forbids", name)
 		}
+	}
+}
+
+var (
+	linkOf = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	idOf   = regexp.MustCompile(`id="([^"]*)"`)
+)
+
+// TestSite_LinksLead follows the links of all rendered pages, also those that are not written in
+// the documents: of the navigation, the API reference and the symbols.
+func TestSite_LinksLead(t *testing.T) {
+	s := mustRender(t)
+	ids := map[string]map[string]bool{}
+	for _, name := range s.Paths() {
+		ids[name] = map[string]bool{}
+		for _, id := range idOf.FindAllStringSubmatch(string(s.files[name].content), -1) {
+			if path.Ext(name) == ".html" && ids[name][id[1]] {
+				t.Errorf("%s: two elements have the id %q", name, id[1])
+			}
+			ids[name][id[1]] = true
+		}
+	}
+	checked := 0
+	for _, name := range s.Paths() {
+		if path.Ext(name) != ".html" {
+			continue
+		}
+		for _, link := range linkOf.FindAllStringSubmatch(string(s.files[name].content), -1) {
+			to, err := url.Parse(html.UnescapeString(link[1]))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if to.Scheme != "" {
+				continue
+			}
+			target := name
+			if to.Path != "" {
+				target = path.Join(path.Dir(name), to.Path)
+				if strings.HasSuffix(to.Path, "/") || target == "." {
+					target = path.Join(target, "index.html")
+				}
+			}
+			if known, ok := ids[target]; !ok || to.Fragment != "" && !known[to.Fragment] {
+				t.Errorf("%s: %s leads nowhere", name, link[1])
+			}
+			checked++
+		}
+	}
+	if checked < 5000 {
+		t.Errorf("%d links", checked)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
@@ -87,9 +88,9 @@ func TestStore_FailsWithoutAMajority(t *testing.T) {
 	}
 	b := s.Next(sessiontest.Acquire(2, 1))
 	_, err := store.Apply(limited(t, 2500*time.Millisecond), "a", b)
-	wantError(t, err, "majority")
+	storetest.WantError(t, err, "majority")
 	_, err = store.Inspect(limited(t, 2500*time.Millisecond), "a")
-	wantError(t, err, "majority") // it is not read from a member that may be behind
+	storetest.WantError(t, err, "majority") // it is not read from a member that may be behind
 	var wg sync.WaitGroup
 	for _, n := range followers {
 		wg.Go(n.Restart)

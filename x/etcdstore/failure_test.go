@@ -29,12 +29,12 @@ func TestStore_ReportsAnUnreachableServer(t *testing.T) {
 	t.Parallel()
 	store := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}, Password: "hush"})
 	_, err := store.Inspect(limited(t, 30*time.Second), "a")
-	wantError(t, err, "cannot reach etcd at 127.0.0.1:1: connection refused")
+	storetest.WantError(t, err, "cannot reach etcd at 127.0.0.1:1: connection refused")
 	_, err = store.List(limited(t, 30*time.Second), protocol.ListQuery{})
-	wantError(t, err, "connection refused")
+	storetest.WantError(t, err, "connection refused")
 	secret := openBy(t, Options{Endpoints: []string{"127.0.0.1:1"}, User: "me", Password: "hush"})
 	_, err = secret.Inspect(limited(t, 30*time.Second), "a")
-	wantError(t, err, "127.0.0.1:1")
+	storetest.WantError(t, err, "127.0.0.1:1")
 	if strings.Contains(err.Error(), "hush") {
 		t.Errorf("the password is in %q", err)
 	}
@@ -51,11 +51,11 @@ func TestClose_EndsAllOperations(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, <-listened, "closed")
+	storetest.WantError(t, <-listened, "closed")
 	_, err := store.Inspect(ctx, "a")
-	wantError(t, err, "closed")
+	storetest.WantError(t, err, "closed")
 	_, err = store.List(ctx, protocol.ListQuery{})
-	wantError(t, err, "closed")
+	storetest.WantError(t, err, "closed")
 }
 
 // TestStore_ReadsAgainAfterAPanic checks also that the caller gets the panic as an error.
@@ -69,7 +69,7 @@ func TestStore_ReadsAgainAfterAPanic(t *testing.T) {
 		v.state.Apply(now, protocol.Batch{Owner: sessiontest.Owner, Session: s.ID, Seq: 99, End: true})
 		panic("broken by the test")
 	}})
-	wantError(t, o.err, "panic: broken by the test")
+	storetest.WantError(t, o.err, "panic: broken by the test")
 	sessiontest.WantHeld(t, store, "a", lease)
 	s.Send(sessiontest.Release(lease))
 }
@@ -286,7 +286,7 @@ func TestStore_ReportsAFullDatabase(t *testing.T) {
 	}
 	b := s.Next(sessiontest.Acquire(2, 1))
 	_, err = store.Apply(ctx, "a", b)
-	wantError(t, err, "database is full", "etcdctl alarm disarm")
+	storetest.WantError(t, err, "database is full", "etcdctl alarm disarm")
 	if !errors.Is(err, fleet.FaultFull) || !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v is not FaultFull and ErrUnavailable", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
@@ -252,14 +253,14 @@ func TestStore_RejectsOtherVersions(t *testing.T) {
 		server.Etcdctl("put", "sema/head/old", fmt.Sprintf(unreleased, format))
 		server.Etcdctl("put", "sema/log/old 000000000005", `{"by":"x-1","pace":1,"semaphore":{"last":1},"state":{"sessions":[{"id":1,"seen":1}]}}`)
 		_, _, err = store.Open(ctx, "old", protocol.Config{Capacity: 1, TTL: sessiontest.TTL}, sessiontest.Opener("me"))
-		wantError(t, err, `semaphore "old"`, "created by an unreleased version of Sema; delete all keys")
+		storetest.WantError(t, err, `semaphore "old"`, "created by an unreleased version of Sema; delete all keys")
 		_, err = store.List(ctx, protocol.ListQuery{Prefix: "o"})
-		wantError(t, err, `semaphore "old"`, "created by an unreleased version of Sema; delete all keys")
+		storetest.WantError(t, err, `semaphore "old"`, "created by an unreleased version of Sema; delete all keys")
 		if left := server.Etcdctl("get", "--print-value-only", "sema/head/old"); strings.TrimSpace(left) != fmt.Sprintf(unreleased, format) {
 			t.Errorf("it was changed to %s", left)
 		}
 	}
 	server.Etcdctl("put", "sema/head/b", `{"data":1,"entry":1,"complete":1}`)
 	_, err = store.Inspect(ctx, "b")
-	wantError(t, err, `semaphore "b" is damaged`)
+	storetest.WantError(t, err, `semaphore "b" is damaged`)
 }

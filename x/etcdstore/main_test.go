@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -67,18 +66,6 @@ func openBy(t testing.TB, o Options) *Store {
 		}
 	})
 	return s
-}
-
-func wantError(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not contain %q", err, part)
-		}
-	}
 }
 
 // A guarded counter may be in memory that processes share. It counts how much is held, and

@@ -10,6 +10,7 @@ import (
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
+	"github.com/sema-go/sema/internal/storetest"
 	"github.com/sema-go/sema/internal/storetest/etcdtest"
 )
 
@@ -208,7 +209,7 @@ func TestStore_SupportsRollingUpgrades(t *testing.T) {
 	}
 	config.Protocol = protocol.Version + 3
 	_, _, err = next.Open(ctx, "a", config, sessiontest.Opener("too new"))
-	wantError(t, err, protocol.ErrVersion.Error())
+	storetest.WantError(t, err, protocol.ErrVersion.Error())
 }
 
 // TestPace_DoesNotCountTimeTwice checks that time which a new process takes from its wall

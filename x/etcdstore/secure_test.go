@@ -39,9 +39,9 @@ func TestUsers_NeedPermission(t *testing.T) {
 	if err := open("me", "hush", "app/"); err != nil {
 		t.Error(err)
 	}
-	wantError(t, open("me", "hushh", "app/"), "user or password is wrong")
-	wantError(t, open("me", "hush", "other/"), "permission", `"other/"`, "grant-permission")
-	wantError(t, open("", "", "app/"), "wants a user")
+	storetest.WantError(t, open("me", "hushh", "app/"), "user or password is wrong")
+	storetest.WantError(t, open("me", "hush", "other/"), "permission", `"other/"`, "grant-permission")
+	storetest.WantError(t, open("", "", "app/"), "wants a user")
 
 	store := openBy(t, Options{Endpoints: server.Addresses(), User: "me", Password: "hush", Prefix: "app/"})
 	s := sessiontest.Begin(t, store, "b", protocol.Config{Capacity: 1})
@@ -76,7 +76,7 @@ func TestOpen_DistinguishesTLSFaults(t *testing.T) {
 	check := func(at, want string) {
 		t.Helper()
 		err := reach(t, at)
-		wantError(t, err, "cannot reach etcd at 127.0.0.1:", want)
+		storetest.WantError(t, err, "cannot reach etcd at 127.0.0.1:", want)
 		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, fleet.FaultTLS) {
 			t.Errorf("%s: %v", at, err)
 		}
@@ -120,7 +120,7 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		if err == nil {
 			store.Close()
 		}
-		wantError(t, err, want.text)
+		storetest.WantError(t, err, want.text)
 		if fleet.FaultOf(err) != want.fault || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: fault %q of %v, want %q", at, fleet.FaultOf(err), err, want.fault)
 		}
@@ -147,7 +147,7 @@ func TestOpen_ReportsThatThereIsNoMajority(t *testing.T) {
 	if err == nil {
 		store.Close()
 	}
-	wantError(t, err, "does not reply", "a majority of its members is up")
+	storetest.WantError(t, err, "does not reply", "a majority of its members is up")
 	if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/internal/storetest"
 )
 
 func TestURL_IsParsed(t *testing.T) {
@@ -69,7 +70,7 @@ func TestURL_IsRejected(t *testing.T) {
 		"etcd://me:hush@a:1/?endpoints=b/c": "want host:port",
 	} {
 		_, err := fleet.Open(context.Background(), text)
-		wantError(t, err, part)
+		storetest.WantError(t, err, part)
 		if !errors.Is(err, sema.ErrInvalid) {
 			t.Errorf("%s: %v is not ErrInvalid", text, err)
 		}

@@ -95,7 +95,7 @@ func TestApply_FailsOverWhenRepliesAreCut(t *testing.T) {
 	if !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	wantError(t, err, "the sema service at 127.0.0.1:")
+	storetest.WantError(t, err, "the sema service at 127.0.0.1:")
 	proxies[0].Heal()
 	if r, err := store.Apply(ctx, "a", batch); err != nil || r.Status != protocol.Repeated || r.InUse != 2 {
 		t.Errorf("%+v, %v", r, err)
@@ -116,7 +116,7 @@ func TestAdminister_IsNotRepeated(t *testing.T) {
 		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errReplyLost) {
 			t.Errorf("%v", err)
 		}
-		wantError(t, err, "check whether the command was applied")
+		storetest.WantError(t, err, "check whether the command was applied")
 	}
 	changed := protocol.Config{Capacity: 7, TTL: testTTL, Version: 1, Protocol: protocol.Version}
 	command(fleet.Command{Configure: &changed})
@@ -147,7 +147,7 @@ func TestStore_FailsOverWhenNotSent(t *testing.T) {
 	if !errors.Is(err, sema.ErrUnavailable) {
 		t.Error(err)
 	}
-	wantError(t, err, "connection refused", proxies[0].Address, proxies[2].Address)
+	storetest.WantError(t, err, "connection refused", proxies[0].Address, proxies[2].Address)
 }
 
 // TestOpen_LostReplyLeavesAnUnusedSession checks that Open is not repeated if its reply
@@ -181,7 +181,7 @@ func TestStore_LeavesAnUnresponsiveServer(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
-			wantError(t, err, proxies[0].Address, "did not reply")
+			storetest.WantError(t, err, proxies[0].Address, "did not reply")
 			if r, err := store.Apply(ctx, "a", protocol.Batch{Owner: sessiontest.Owner, Session: id, Seq: 1}); err != nil || r.Status > protocol.Repeated {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -236,7 +236,7 @@ func TestStore_LeavesAServerWithoutItsStore(t *testing.T) {
 	if !errors.Is(err, sema.ErrUnavailable) {
 		t.Error(err)
 	}
-	wantError(t, err, "redis at 10.0.0.1:6379", "sema service at")
+	storetest.WantError(t, err, "redis at 10.0.0.1:6379", "sema service at")
 	if _, err := store.Inspect(ctx, "a"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -259,11 +259,11 @@ func TestClose_EndsCallsAndListeners(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ended := range []chan error{listening, calling} {
-		wantError(t, <-ended, "the store is closed")
+		storetest.WantError(t, <-ended, "the store is closed")
 	}
 	_, err := store.Inspect(ctx, "a")
-	wantError(t, err, "the store is closed")
-	wantError(t, store.Listen(ctx, "me", nil), "the store is closed")
+	storetest.WantError(t, err, "the store is closed")
+	storetest.WantError(t, store.Listen(ctx, "me", nil), "the store is closed")
 }
 
 // TestStore_ReportsAnotherServiceAtThePort checks the error if another service listens at
@@ -272,7 +272,7 @@ func TestStore_ReportsAnotherServiceAtThePort(t *testing.T) {
 	t.Parallel()
 	server := serve(t, memstore.New(), serving{wrap: notFound})
 	_, err := openAt(t, server.address).Inspect(ctx, "a")
-	wantError(t, err, "no sema service at "+server.address)
+	storetest.WantError(t, err, "no sema service at "+server.address)
 	if strings.Contains(err.Error(), "hush") {
 		t.Error(err)
 	}

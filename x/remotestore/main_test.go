@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,18 +200,6 @@ func openBy(t testing.TB, o Options) *Store {
 		}
 	})
 	return s
-}
-
-func wantError(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not contain %q", err, part)
-		}
-	}
 }
 
 // limited returns a context that ends after d, or with the test.

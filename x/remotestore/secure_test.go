@@ -70,7 +70,7 @@ func TestOpen_TLS(t *testing.T) {
 		"sema://" + mutual:           "use semas://",
 	} {
 		err := inspectAt(t, at)
-		wantError(t, err, "cannot reach the sema service at 127.0.0.1:", want)
+		storetest.WantError(t, err, "cannot reach the sema service at 127.0.0.1:", want)
 		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, fleet.FaultTLS) {
 			t.Errorf("%s: %v", at, err)
 		}
@@ -100,7 +100,7 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		if err == nil {
 			store.Close()
 		}
-		wantError(t, err, want.text)
+		storetest.WantError(t, err, want.text)
 		if fleet.FaultOf(err) != want.fault {
 			t.Errorf("%s: fault %q, want %q", at, fleet.FaultOf(err), want.fault)
 		}
@@ -156,7 +156,7 @@ func TestOpen_Tokens(t *testing.T) {
 		"?token=reader": "denies this operation",
 	} {
 		err := inspectAt(t, at+query)
-		wantError(t, err, want, server.address)
+		storetest.WantError(t, err, want, server.address)
 		if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: %v", query, err)
 		}

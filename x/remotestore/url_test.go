@@ -92,7 +92,7 @@ func TestOpen_RejectsURLs(t *testing.T) {
 		"sema://one?hosts=a/b":                     `host "a/b"`,
 	} {
 		_, err := fleet.Open(ctx, text)
-		wantError(t, err, want)
+		storetest.WantError(t, err, want)
 		if !errors.Is(err, sema.ErrInvalid) {
 			t.Errorf("%s: %v is not ErrInvalid", text, err)
 		}
