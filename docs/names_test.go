@@ -138,3 +138,50 @@ func TestIdentifiers_Exist(t *testing.T) {
 		t.Errorf("%d names", checked)
 	}
 }
+
+// TestDoctor_ChecksExist checks that `sema doctor` can report the checks that the table of
+// docs/failover.md names.
+func TestDoctor_ChecksExist(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, pattern := range []string{"cmd/sema/internal/doctor/*.go", "x/*store/*.go"} {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(text)
+		}
+	}
+	text, err := os.ReadFile("failover.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(string(text), "| the first `problem` |")
+	checked := 0
+	for line := range strings.Lines(rows) {
+		if !strings.HasPrefix(line, "| `") {
+			if checked > 0 {
+				break
+			}
+			continue
+		}
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		for _, name := range spanned(first) {
+			checked++
+			if !regexp.MustCompile(`([cC]heck(:| =) +|\{)"` + name + `"`).MatchString(code.String()) {
+				t.Errorf("failover.md: sema doctor has no check %s", name)
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d checks", checked)
+	}
+}
