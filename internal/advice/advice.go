@@ -18,7 +18,8 @@ type Facts struct {
 	Rate, Draining           bool  // known
 
 	Period           time.Duration // of what follows
-	Arrivals         float64       // acquires per second, also those that were not granted
+	Arrivals         float64       // acquires per second that were granted, or have waited and were not
+	Rejected         float64       // further acquires per second that were rejected without a wait
 	Weight           float64       // mean permits of an acquire; 0: 1
 	Hold             time.Duration // mean time that a permit is held
 	Holds, Waits     uint64        // ends of holds and of waits in the period
@@ -67,6 +68,7 @@ type Advice struct {
 	Load     float64    // permits in use on average, by Little's law
 	Needed   int64      // capacity at which Load is [Utilisation]
 	Expected []Expected // by capacity; ascending
+	Note     string     // what Load leaves out; "": nothing
 	Findings []Finding  // most important first
 }
 
@@ -88,9 +90,13 @@ func Of(f Facts) Advice {
 	return a
 }
 
-// size applies Little's law: permits in use = acquires per second × permits × seconds held.
+// size applies Little's law: permits in use = acquires per second × permits × seconds held. An
+// acquire that is rejected at once is no arrival: a caller that polls would count as many.
 func (a *Advice) size(f Facts) {
 	a.Sized = true
+	if f.Rejected*f.Period.Seconds() >= 1 {
+		a.Note = fmt.Sprintf("%.3g acquires a second were rejected at once and are not counted, because callers may repeat them: if each is work of its own, more permits are needed", f.Rejected)
+	}
 	a.Load = f.Arrivals * f.Weight * f.Hold.Seconds()
 	a.Needed = max(1, int64(math.Ceil(a.Load/Utilisation-1e-9)), int64(math.Ceil(f.Weight)))
 	capacities := []int64{f.Capacity, a.Needed, f.Capacity / 2, f.Capacity + (f.Capacity+3)/4, 2 * f.Capacity}

@@ -2,6 +2,7 @@ package advice_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,19 @@ func TestOf_LittlesLaw(t *testing.T) {
 	f.Weight = 3
 	if a := advice.Of(f); math.Abs(a.Load-24) > 1e-9 || a.Needed != 30 {
 		t.Errorf("weight 3: %+v", a)
+	}
+}
+
+// TestOf_PollsAreNoArrivals checks a caller that tries to acquire in a loop.
+func TestOf_PollsAreNoArrivals(t *testing.T) {
+	t.Parallel()
+	f := busy()
+	f.Rejected = 10_000
+	if a := advice.Of(f); a.Needed != 10 || !strings.Contains(a.Note, "1e+04 acquires a second were rejected at once") {
+		t.Errorf("%+v", a)
+	}
+	if a := advice.Of(busy()); a.Note != "" {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -16,11 +16,13 @@ type adviceText struct {
 	Semaphore string           `json:"semaphore"`
 	Capacity  int64            `json:"capacity"`
 	Window    seconds          `json:"window"`              // period of the measurements
-	Arrivals  float64          `json:"arrivals_per_second"` // acquires, also those that were not granted
+	Arrivals  float64          `json:"arrivals_per_second"` // acquires that were granted, or have waited and were not
+	Rejected  float64          `json:"rejected_per_second"` // further acquires, which were rejected without a wait
 	Hold      *seconds         `json:"mean_hold,omitempty"` // absent: no lease has ended in the window
 	Load      *float64         `json:"load,omitempty"`      // permits in use on average, by Little's law
 	Needed    int64            `json:"needed,omitempty"`    // capacity at which the utilisation is 80 %
 	Expected  []expectedText   `json:"expected"`            // mean wait by capacity
+	Note      string           `json:"note,omitempty"`      // what load and needed leave out
 	Findings  []advice.Finding `json:"findings"`            // most important first
 	Unknown   string           `json:"unknown,omitempty"`   // why load, needed and expected are absent
 }
@@ -42,11 +44,11 @@ func (s *service) facts(ctx context.Context, name string) (advice.Facts, error) 
 	state := stateOf(summary)
 	f := advice.Facts{Capacity: state.Effective, InUse: state.InUse, Waiting: state.Waiting, Rate: state.Rate, Draining: state.Draining, Period: meter.Window}
 	for _, l := range snapshot.Leases {
-		f.OldestHold = max(f.OldestHold, now.Sub(instant(l.Since)))
+		f.OldestHold = max(f.OldestHold, s.sampler.storeTime(now).Sub(instant(l.Since)))
 	}
 	if series := s.meter.Series(name); series != nil {
 		m := series.Figures(now)
-		f.Period, f.Arrivals, f.Holds, f.Waits = m.Period, m.Arrivals, m.Holds, m.Waits
+		f.Period, f.Arrivals, f.Rejected, f.Holds, f.Waits = m.Period, max(0, m.Arrivals-m.Rejected), m.Rejected, m.Holds, m.Waits
 		f.Hold, f.WaitP99, f.HoldP50, f.HoldP99 = time.Duration(m.Held*float64(time.Second)), m.WaitP99, m.HoldP50, m.HoldP99
 		if m.Grants > 0 {
 			f.Weight = m.Demand / m.Grants
@@ -96,7 +98,7 @@ func (s *service) advise(ctx context.Context, name string) (adviceText, error) {
 func newAdviceText(name string, f advice.Facts) adviceText {
 	a := advice.Of(f)
 	t := adviceText{
-		Semaphore: name, Capacity: f.Capacity, Window: seconds(f.Period.Round(time.Second)), Arrivals: rounded(f.Arrivals), Unknown: a.Why,
+		Semaphore: name, Capacity: f.Capacity, Window: seconds(f.Period.Round(time.Second)), Arrivals: rounded(f.Arrivals), Rejected: rounded(f.Rejected), Note: a.Note, Unknown: a.Why,
 		Needed: a.Needed, Findings: a.Findings, Expected: make([]expectedText, len(a.Expected)),
 	}
 	if f.Holds > 0 {

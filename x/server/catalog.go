@@ -139,16 +139,33 @@ func (c *catalog) add(name string, one *account) bool {
 // ownerOf returns the account of the token with the longest prefix of a name, or nil. It is
 // for semaphores that existed before the server was started.
 func (s *service) ownerOf(name string) *account {
-	owner, longest := "", 0
+	if owner := s.prefixOwner(name); owner != "" {
+		return s.accounts.of(owner)
+	}
+	return nil
+}
+
+// prefixOwner returns the principal of that token; "": there is none.
+func (s *service) prefixOwner(name string) (owner string) {
+	longest := 0
 	for _, t := range s.tokens.Load().all {
 		if strings.HasPrefix(name, t.Prefix) && len(t.Prefix) > longest {
 			owner, longest = "token:"+t.Name, len(t.Prefix)
 		}
 	}
-	if owner == "" {
-		return nil
+	return owner
+}
+
+// ownerName returns the principal to which a semaphore counts: its creator, or the token with the
+// longest prefix of its name; "": unknown.
+func (s *service) ownerName(name string) string {
+	s.store.mu.Lock()
+	e := s.store.names[name]
+	s.store.mu.Unlock()
+	if e != nil && e.account != nil {
+		return e.account.principal
 	}
-	return s.accounts.of(owner)
+	return s.prefixOwner(name)
 }
 
 // known reports whether a semaphore is known to exist.

@@ -97,43 +97,66 @@ func (c settings) apply(config *protocol.Config) error {
 	return nil
 }
 
+// A change is a change of a semaphore's configuration.
+type change struct {
+	created bool
+	was, is protocol.Config // unless it was created
+}
+
+// kind returns the kind of the change for the history; "": nothing has changed.
+func (c change) kind() string {
+	switch {
+	case c.created:
+		return "configure"
+	case c.was == c.is:
+		return ""
+	case c.is.Draining && !c.was.Draining:
+		return "drain"
+	case c.was.Draining && !c.is.Draining:
+		return "resume"
+	case c.is.Capacity != c.was.Capacity:
+		return "resize"
+	}
+	return "configure"
+}
+
 // changeTries bounds how often a change is retried after concurrent changes.
 const changeTries = 10
 
 // change changes a semaphore, or creates it if mayCreate is true, with optimistic
 // concurrency: the store applies a change only to the version for which the preconditions
 // were checked. If nothing would change, the version stays the same.
-func (s *service) change(ctx context.Context, name string, when conditions, wanted settings, mayCreate bool) (created bool, err error) {
+func (s *service) change(ctx context.Context, name string, when conditions, wanted settings, mayCreate bool) (change, error) {
 	for range changeTries {
 		snapshot, err := s.snapshot(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) && mayCreate {
 			if err := when.check(false, 0); err != nil {
-				return false, err
+				return change{}, err
 			}
 			if created, err := s.create(ctx, name, wanted); created || err != nil {
-				return created, err
+				return change{created: created}, err
 			}
 			continue
 		}
 		if err != nil {
-			return false, err
+			return change{}, err
 		}
 		if err := when.check(true, snapshot.Config.Version); err != nil {
-			return false, err
+			return change{}, err
 		}
 		config := snapshot.Config
 		if err := wanted.apply(&config); err != nil {
-			return false, err
+			return change{}, err
 		}
 		if config == snapshot.Config {
-			return false, nil
+			return change{was: config, is: config}, nil
 		}
 		err = s.store.Administer(ctx, name, fleet.Command{Configure: &config})
 		if !errors.Is(err, protocol.ErrConflict) && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
+			return change{was: snapshot.Config, is: config}, err
 		}
 	}
-	return false, newProblem(kindPrecondition, "%q was changed concurrently %d times; retry", name, changeTries)
+	return change{}, newProblem(kindPrecondition, "%q was changed concurrently %d times; retry", name, changeTries)
 }
 
 // create creates a semaphore by opening a session and ending it at once. It reports false

@@ -29,8 +29,8 @@ func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Che
 	}
 	series := dashboard.Check{Name: "Series", Level: fleet.LevelOK, Text: "Every semaphore has metrics and a history of its own."}
 	if folded := s.sampler.folded.Load(); folded > 0 {
-		series.Level, series.Advice = fleet.LevelWarning, "Raise limits.series."
-		series.Text = fmt.Sprintf("%d semaphores have no metrics and no history of their own.", folded)
+		series.Level = fleet.LevelWarning
+		series.Text, series.Advice = s.foldedText(folded), "Declare the names that matter; raise limits.series, or bound limits.names of the token of that client."
 	}
 	streams := dashboard.Check{Name: "Load", Level: fleet.LevelOK, Text: fmt.Sprintf("%d requests wait, %d streams are open.", s.waiting.Load(), s.streams.Load())}
 	return append(all, kept, series, streams)
@@ -54,8 +54,24 @@ func (s *service) storeChecks(ctx context.Context) (all []dashboard.Check) {
 		all = append(all, c)
 	}
 	deadlocks := dashboard.Check{Name: "Deadlocks", Level: fleet.LevelOK, Text: "No clients wait for each other in a circle."}
-	if cycles, _ := s.deadlocks.find(ctx, s, ""); len(cycles) > 0 {
-		deadlocks.Level, deadlocks.Text = fleet.LevelProblem, fmt.Sprintf("%d possible: the overview lists them.", len(cycles))
+	switch result, err := s.deadlocks.find(ctx, s, ""); {
+	case err != nil:
+		deadlocks.Level, deadlocks.Text = fleet.LevelWarning, "The semaphores were not searched: "+err.Error()+"."
+	case len(result.found) > 0:
+		deadlocks.Level, deadlocks.Text = fleet.LevelProblem, fmt.Sprintf("%d possible: the overview lists them.", len(result.found))
+	case result.skipped > 0:
+		deadlocks.Level = fleet.LevelWarning
+		deadlocks.Text = fmt.Sprintf("None among %d semaphores with waiters; %d more were not searched.", result.searched, result.skipped)
 	}
 	return append(all, deadlocks)
+}
+
+// foldedText reports how many semaphores have no series of their own, and which client has the
+// most of the series.
+func (s *service) foldedText(folded int64) string {
+	text := fmt.Sprintf("%d semaphores have no metrics and no history of their own, because limits.series is %d.", folded, s.options.Limits.Series)
+	if owner, n := s.meter.Most(); n > 0 && owner != "" {
+		text += fmt.Sprintf(" %s has %d of these series.", owner, n)
+	}
+	return text
 }

@@ -14,16 +14,18 @@ import (
 	"github.com/sema-go/sema/x/server/internal/meter"
 )
 
-// View implements [dashboard.Measures]. What has happened since the last second is not counted:
-// the regular samples have it.
+// View implements [dashboard.Measures].
 func (a dashboardAPI) View(name string, at time.Time, s protocol.Snapshot) {
 	series := a.service.meter.Series(name)
 	if series == nil {
 		return
 	}
-	sample := a.service.sampler.sample(series)
-	sample.InUse, sample.Effective, sample.Waiting = s.InUse, s.Effective, int64(len(s.Queue))
-	a.service.history.View(name, history.Point{At: at, Sample: sample})
+	a.service.history.View(name, at, func() history.Sample {
+		sample, since := a.service.sampler.sample(series), series.Pointed()
+		sample.InUse, sample.Effective, sample.Waiting = s.InUse, s.Effective, int64(len(s.Queue))
+		sample.Grants, sample.Failures = int64(since.Grants), int64(since.Failures)
+		return sample
+	})
 }
 
 // Past implements [dashboard.Measures].
@@ -96,7 +98,7 @@ func (a dashboardAPI) Figures(name string, s protocol.Snapshot) []dashboard.Figu
 	if t == nil {
 		return nil
 	}
-	t.read(s, time.Now())
+	t.read(s, a.service.sampler.storeTime(time.Now()))
 	period := fmt.Sprintf("in the last %v", time.Duration(t.Window))
 	shown := func(d *seconds) string {
 		if d == nil {
@@ -141,7 +143,11 @@ func (a dashboardAPI) Advice(ctx context.Context, name string) (lines []string) 
 		}
 		text += fmt.Sprintf(" %s with %d,", wait, e.Capacity)
 	}
-	return append(lines, strings.TrimSuffix(text, ",")+".")
+	lines = append(lines, strings.TrimSuffix(text, ",")+".")
+	if of.Note != "" {
+		lines = append(lines, capitalised(of.Note)+".")
+	}
+	return lines
 }
 
 func capitalised(text string) string {
@@ -153,12 +159,15 @@ func capitalised(text string) string {
 
 // Deadlocks implements [dashboard.Measures].
 func (a dashboardAPI) Deadlocks(ctx context.Context, prefix string) (lines []string) {
-	found, _ := a.service.deadlocks.find(ctx, a.service, prefix)
-	if len(found) == 0 {
+	result, err := a.service.deadlocks.find(ctx, a.service, prefix)
+	if err != nil || len(result.found) == 0 {
 		return nil
 	}
-	for _, cycle := range found {
+	for _, cycle := range result.found {
 		lines = append(lines, capitalised(cycle.String())+".")
+	}
+	if result.skipped > 0 {
+		lines = append(lines, fmt.Sprintf("%d more semaphores with waiters were not searched.", result.skipped))
 	}
 	return append(lines, capitalised(strings.TrimPrefix(waitfor.Caveat, "possible deadlock: "))+".")
 }

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
@@ -17,50 +20,91 @@ const (
 	deadlocksFor = 5 * time.Second
 	// mostJoined bounds the semaphores of one search. Only those with waiters can be in a cycle.
 	mostJoined = 200
+	// searchTime bounds one search. A store that does not reply leaves semaphores unsearched.
+	searchTime = 5 * time.Second
 )
 
 // deadlocks searches the semaphores of the store for clients that wait for each other.
 type deadlocks struct {
-	mu      sync.Mutex // held while the store is read
+	turn    chan struct{} // full while the store is read; guards the fields below
 	at      time.Time
 	cycles  []waitfor.Cycle
-	skipped int
+	read    []string // semaphores that were searched
+	skipped []string // semaphores with waiters that were not
 }
 
-// find returns the cycles over semaphores whose names have a prefix, and how many semaphores with
-// waiters were not searched.
-func (d *deadlocks) find(ctx context.Context, s *service, prefix string) (found []waitfor.Cycle, skipped int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// A search is the result of a search over semaphores whose names have a prefix.
+type search struct {
+	found             []waitfor.Cycle
+	searched, skipped int // number of semaphores with waiters
+}
+
+// find returns the result of the last search, or searches again if that is too old.
+func (d *deadlocks) find(ctx context.Context, s *service, prefix string) (result search, err error) {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return search{}, context.Cause(ctx)
+	}
 	if time.Since(d.at) >= deadlocksFor {
-		d.cycles, d.skipped = s.searchDeadlocks(ctx)
-		if ctx.Err() == nil {
-			d.at = time.Now()
+		cycles, read, skipped := s.searchDeadlocks(ctx)
+		if ctx.Err() != nil {
+			return search{}, context.Cause(ctx)
 		}
+		d.cycles, d.read, d.skipped, d.at = cycles, read, skipped, time.Now()
 	}
 	for _, c := range d.cycles {
-		visible := true
-		for _, step := range c.Steps {
-			visible = visible && strings.HasPrefix(step.Holds, prefix)
-		}
-		if visible {
-			found = append(found, c)
+		if !slices.ContainsFunc(c.Steps, func(step waitfor.Step) bool { return !strings.HasPrefix(step.Holds, prefix) }) {
+			result.found = append(result.found, c)
 		}
 	}
-	return found, d.skipped
+	for n, names := range map[*int][]string{&result.searched: d.read, &result.skipped: d.skipped} {
+		for _, name := range names {
+			if strings.HasPrefix(name, prefix) {
+				*n++
+			}
+		}
+	}
+	return result, nil
 }
 
-// searchDeadlocks inspects the semaphores with waiters, as of the last sample.
-func (s *service) searchDeadlocks(ctx context.Context) (cycles []waitfor.Cycle, skipped int) {
-	names := s.sampler.withWaiters(ctx)
-	skipped = max(0, len(names)-mostJoined)
+// searchDeadlocks inspects the semaphores with waiters, as of the last list. It compares the times
+// of waits with the clock of the store, which has set them.
+func (s *service) searchDeadlocks(ctx context.Context) (cycles []waitfor.Cycle, read, skipped []string) {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	names := s.searchOrder(s.sampler.withWaiters(ctx))
+	s.sampler.readClock(ctx)
 	var joined []waitfor.Semaphore
-	for _, name := range names[:len(names)-skipped] {
-		if snapshot, err := s.store.inspect(ctx, name); err == nil { // otherwise the next search sees more
-			joined = append(joined, joinable(name, snapshot))
+	for i, name := range names {
+		if i == mostJoined || ctx.Err() != nil {
+			skipped = append(skipped, names[i:]...)
+			break
+		}
+		if snapshot, err := s.store.inspect(ctx, name); err == nil {
+			joined, read = append(joined, joinable(name, snapshot)), append(read, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			skipped = append(skipped, name)
 		}
 	}
-	return waitfor.Cycles(joined, time.Now()), skipped
+	return waitfor.Cycles(joined, s.sampler.storeTime(time.Now())), read, skipped
+}
+
+// searchOrder returns the semaphores in the order in which they are searched. In a deadlock nothing
+// is granted, so those that have granted nothing for longest come first. Those of one owner
+// alternate with those of the others: no client can exclude the semaphores of others.
+func (s *service) searchOrder(queues []queue) (names []string) {
+	slices.SortFunc(queues, func(a, b queue) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) })
+	turns, of := map[string]int{}, make(map[string]int, len(queues))
+	for _, q := range queues {
+		owner := s.ownerName(q.name)
+		of[q.name] = turns[owner]
+		turns[owner]++
+		names = append(names, q.name)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(of[a], of[b]) })
+	return names
 }
 
 // joinable converts a snapshot.
@@ -113,13 +157,17 @@ func (a jsonAPI) deadlocks(w http.ResponseWriter, r *http.Request) error {
 	if err := s.reading(r.Context(), snapshotWeight); err != nil {
 		return err
 	}
-	found, skipped := s.deadlocks.find(r.Context(), s, c.prefix)
+	result, err := s.deadlocks.find(r.Context(), s, c.prefix)
+	if err != nil {
+		return err
+	}
 	reply := struct {
 		Deadlocks []deadlockText `json:"deadlocks"`
 		Caveat    string         `json:"caveat"`
-		Skipped   int            `json:"skipped"` // semaphores with waiters that were not searched
-	}{make([]deadlockText, len(found)), waitfor.Caveat, skipped}
-	for i, cycle := range found {
+		Searched  int            `json:"searched"` // semaphores with waiters
+		Skipped   int            `json:"skipped"`  // semaphores with waiters that were not searched
+	}{make([]deadlockText, len(result.found)), waitfor.Caveat, result.searched, result.skipped}
+	for i, cycle := range result.found {
 		reply.Deadlocks[i].Text = cycle.String()
 		for _, step := range cycle.Steps {
 			reply.Deadlocks[i].Steps = append(reply.Deadlocks[i].Steps, deadlockStep{step.Client, step.Holds, step.Waits, seconds(step.Waited)})

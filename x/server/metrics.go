@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"time"
 
@@ -47,6 +48,12 @@ func newMetrics(s *service) *metrics {
 	)
 	registry.MustRegister(
 		gauge("sema_semaphores_measured", "Semaphores with series of their own.", func() float64 { all, _ := s.meter.All(); return float64(len(all) - 1) }),
+		gauge("sema_semaphores_listed", "1 while the gauges of semaphores are up to date; 0: the store cannot be listed, and they are absent.", func() float64 {
+			if s.sampler.fresh(time.Now()) {
+				return 1
+			}
+			return 0
+		}),
 		gauge("sema_semaphores_folded", "Semaphores of the store without series of their own.", func() float64 { return float64(s.sampler.folded.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "sema_series_replaced_total", Help: "Series of unused semaphores that were dropped for others."}, func() float64 {
 			_, replaced := s.meter.All()
@@ -64,13 +71,24 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	if err := c.allow(Read, ""); err != nil {
 		return err
 	}
-	s.service.sampler.refresh(r.Context(), scrapeAge)
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeWait)
+	defer cancel()
+	s.service.sampler.refresh(ctx, scrapeAge)
 	semaphores := prometheus.NewRegistry()
-	semaphores.MustRegister(s.service.counted.semaphores.Of(s.service.meter, c.prefix))
-	all := prometheus.Gatherers{s.service.counted.process, semaphores}
+	semaphores.MustRegister(s.service.counted.semaphores.Of(s.service.meter, c.prefix, s.service.sampler.fresh(time.Now())))
+	all := prometheus.Gatherers{semaphores}
+	if c.prefix == "" { // what all clients together do concerns no single tenant
+		all = append(all, s.service.counted.process)
+	}
 	promhttp.HandlerFor(all, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(w, r)
 	return nil
 }
 
-// scrapeAge is the greatest age of capacities, permits in use and waiters in a scrape.
-const scrapeAge = time.Second
+const (
+	// scrapeAge is the greatest age of capacities, permits in use and waiters in a scrape, while the
+	// store can be listed quickly.
+	scrapeAge = time.Second
+	// scrapeWait bounds how long a scrape waits for the store: the other series must arrive during
+	// an outage, too.
+	scrapeWait = 2 * time.Second
+)

@@ -3,10 +3,10 @@ package server
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/x/server/internal/history"
 	"github.com/sema-go/sema/x/server/internal/meter"
@@ -30,21 +30,49 @@ type sampler struct {
 	folded  atomic.Int64 // semaphores without a series of their own
 	latest  atomic.Pointer[map[string]history.Sample]
 
-	mu     sync.Mutex // held while the store is listed
-	listed time.Time
-	took   time.Duration
-	after  string // last name that was reconciled, so that every semaphore has its turn
-	before map[string]totals
-	queues []string // semaphores with waiters, at the last list
+	skew    atomic.Int64 // nanoseconds by which the clock of the store is ahead of this one
+	known   atomic.Int64 // until when the last list counts as the present, in nanoseconds since the start
+	started time.Time
+
+	turn   chan struct{} // full while the store is listed; guards the fields below
+	tried  time.Time     // the last list that was begun
+	failed bool          // it has failed
+	took   time.Duration // the last list that succeeded
+	after  string        // last name that was reconciled, so that every semaphore has its turn
+	queues []queue       // semaphores with waiters, at the last list
 }
 
-// totals are the counters of a semaphore at its last sample.
-type totals struct{ grants, failures uint64 }
+// A queue is a semaphore with waiters.
+type queue struct {
+	name   string
+	grants uint64    // acquired until now, as this server has measured
+	since  time.Time // it has had waiters at every list since then, and granted nothing
+}
 
-func newSampler(s *service) *sampler { return &sampler{service: s, before: map[string]totals{}} }
+func newSampler(s *service) *sampler {
+	return &sampler{service: s, started: time.Now(), turn: make(chan struct{}, 1)}
+}
+
+// lock waits until the store is not being listed. It reports false if the context ends first.
+func (p *sampler) lock(ctx context.Context) bool {
+	select {
+	case p.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p *sampler) unlock() { <-p.turn }
+
+// fresh reports whether the last list still counts as the present.
+func (p *sampler) fresh(now time.Time) bool {
+	return now.Sub(p.started) < time.Duration(p.known.Load())
+}
 
 // run samples until the server is closed.
 func (p *sampler) run() {
+	p.readClock(p.service.life)
 	for {
 		now := time.Now()
 		next := now.Truncate(sampleEvery).Add(sampleEvery)
@@ -53,6 +81,7 @@ func (p *sampler) run() {
 			return
 		case <-time.After(next.Sub(now)):
 		}
+		p.readClock(p.service.life)
 		p.refresh(p.service.life, sampleEvery/2)
 		p.record(time.Now())
 		if err := p.service.history.Flush(); err != nil {
@@ -61,12 +90,30 @@ func (p *sampler) run() {
 	}
 }
 
-// record adds a sample of every measured semaphore to the history.
+// readClock compares the clock of the store with that of this server. Both may be corrected at any
+// time.
+func (p *sampler) readClock(ctx context.Context) {
+	store, ok := p.service.store.Store.(fleet.Examiner)
+	if !ok {
+		return
+	}
+	var clock time.Time
+	asked := time.Now()
+	err := withinTimeout(ctx, func(ctx context.Context) (err error) { clock, err = store.Ping(ctx); return err })
+	if err == nil && !clock.IsZero() { // otherwise it uses the clocks of its clients, or the last value is the best guess
+		replied := time.Now()
+		p.skew.Store(int64(clock.Round(0).Sub(asked.Round(0).Add(replied.Sub(asked) / 2))))
+	}
+}
+
+// storeTime returns the time that the clock of the store shows at a time of this one. Ages of
+// what the store lists are differences to it.
+func (p *sampler) storeTime(now time.Time) time.Time { return now.Add(time.Duration(p.skew.Load())) }
+
+// record adds a sample of every measured semaphore to the history, unless the store cannot be read.
 func (p *sampler) record(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now.Sub(p.listed) > 2*listShare*max(p.took, sampleEvery/listShare) {
-		return // the store cannot be read: nothing is known
+	if !p.fresh(now) {
+		return
 	}
 	all, _ := p.service.meter.All()
 	samples := make(map[string]history.Sample, len(all))
@@ -74,17 +121,9 @@ func (p *sampler) record(now time.Time) {
 		if s.Name == meter.FoldedName || !s.State().Known {
 			continue
 		}
-		was, now := p.before[s.Name], totals{s.Total(meter.Acquired), s.Failures()}
-		sample := p.sample(s)
-		if now.grants >= was.grants && now.failures >= was.failures { // otherwise the series is new
-			sample.Grants, sample.Failures = int64(now.grants-was.grants), int64(now.failures-was.failures)
-		}
-		p.before[s.Name], samples[s.Name] = now, sample
-	}
-	for name := range p.before {
-		if _, ok := samples[name]; !ok {
-			delete(p.before, name)
-		}
+		sample, since := p.sample(s), s.Sampled()
+		sample.Grants, sample.Failures = int64(since.Grants), int64(since.Failures)
+		samples[s.Name] = sample
 	}
 	p.latest.Store(&samples)
 	p.service.history.Record(now, samples)
@@ -106,29 +145,54 @@ func (p *sampler) sample(s *meter.Series) history.Sample {
 
 // refresh lists the semaphores, unless the last list is younger than an age.
 func (p *sampler) refresh(ctx context.Context, age time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.listed) < max(age, listShare*p.took) {
+	if !p.lock(ctx) {
 		return
 	}
-	asked := time.Now()
+	defer p.unlock()
+	pause := max(age, listShare*p.took)
+	if p.failed {
+		pause = max(age, sampleEvery/2)
+	}
+	if time.Since(p.tried) < pause {
+		return
+	}
+	p.tried = time.Now()
 	states, err := p.list(ctx)
-	if err != nil {
+	if p.failed = err != nil; p.failed {
 		return // requests report an outage of the store
 	}
-	p.listed, p.took = time.Now(), time.Since(asked)
+	listed := time.Now()
+	p.took = listed.Sub(p.tried)
+	p.known.Store(int64(listed.Sub(p.started) + 2*max(listShare*p.took, sampleEvery)))
 	now := make(map[string]meter.State, len(states))
 	for _, s := range states {
 		now[s.Name] = stateOf(s)
 	}
-	p.queues = p.queues[:0]
-	for _, s := range states {
-		if s.Waiting > 0 {
-			p.queues = append(p.queues, s.Name)
-		}
-	}
-	p.folded.Store(int64(p.service.meter.Observe(now, p.listed)))
+	p.folded.Store(int64(p.service.meter.Observe(now, listed)))
+	p.setQueues(states, listed)
 	p.reconcile(ctx, states)
+}
+
+// setQueues sets the semaphores with waiters.
+func (p *sampler) setQueues(states []protocol.Summary, now time.Time) {
+	before := make(map[string]queue, len(p.queues))
+	for _, q := range p.queues {
+		before[q.name] = q
+	}
+	p.queues = nil
+	for _, s := range states {
+		if s.Waiting == 0 {
+			continue
+		}
+		q := queue{name: s.Name, since: now}
+		if series := p.service.meter.Series(s.Name); series != nil {
+			q.grants = series.Total(meter.Acquired)
+		}
+		if was, ok := before[s.Name]; ok && was.grants == q.grants {
+			q.since = was.since
+		}
+		p.queues = append(p.queues, q)
+	}
 }
 
 // list returns all semaphores. It does not log failures: a sample is not a request.
@@ -155,10 +219,12 @@ func (p *sampler) list(ctx context.Context) (all []protocol.Summary, err error) 
 }
 
 // withWaiters returns the semaphores with waiters, as of the last sample.
-func (p *sampler) withWaiters(ctx context.Context) []string {
+func (p *sampler) withWaiters(ctx context.Context) []queue {
 	p.refresh(ctx, sampleEvery)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if !p.lock(ctx) {
+		return nil
+	}
+	defer p.unlock()
 	return slices.Clone(p.queues)
 }
 
@@ -207,6 +273,6 @@ func (p *sampler) compare(ctx context.Context, name string) {
 		return err
 	})
 	if err == nil {
-		p.service.meter.Reconcile(name, &snapshot, asked, time.Now())
+		p.service.meter.Reconcile(name, &snapshot, time.Duration(p.skew.Load()), asked, time.Now())
 	}
 }

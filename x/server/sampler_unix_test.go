@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -62,12 +63,16 @@ func BenchmarkSampler(b *testing.B) {
 			now, before := time.Now(), processorTime(b)
 			for b.Loop() {
 				now = now.Add(sampleEvery)
-				s.sampler.mu.Lock()
-				s.sampler.listed = time.Time{}
-				s.sampler.took = 0
-				s.sampler.mu.Unlock()
+				s.sampler.lock(b.Context())
+				s.sampler.tried, s.sampler.took = time.Time{}, 0
+				s.sampler.unlock()
+				s.sampler.readClock(b.Context())
 				s.sampler.refresh(b.Context(), 0)
+				s.sampler.known.Store(math.MaxInt64) // now is in the future
 				s.sampler.record(now)
+				if err := s.history.Flush(); err != nil {
+					b.Fatal(err)
+				}
 			}
 			b.ReportMetric(100*(processorTime(b)-before).Seconds()/float64(b.N)/sampleEvery.Seconds(), "%core")
 			if n := s.meter.Trackers(); n != semaphores {

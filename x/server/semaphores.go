@@ -65,7 +65,7 @@ func (s *service) page(ctx context.Context, name string, p page) (info, error) {
 	}
 	now, err := newInfo(name, snapshot, p)
 	if now.Times = s.timesOf(name, time.Now()); now.Times != nil {
-		now.Times.read(snapshot, time.Now())
+		now.Times.read(snapshot, s.sampler.storeTime(time.Now()))
 	}
 	return now, err
 }
@@ -75,14 +75,14 @@ func (s *service) configure(ctx context.Context, name string, when conditions, w
 	if err := s.authorize(ctx, Admin, name); err != nil {
 		return info{}, false, err
 	}
-	created, err = s.change(ctx, name, when, wanted, true)
-	s.audit(ctx, "configure", name, wanted.String(), err)
+	done, err := s.change(ctx, name, when, wanted, true)
+	s.audit(ctx, "configure", done.kind(), name, wanted.String(), err)
 	if err != nil {
 		return info{}, false, err
 	}
 	s.watches.changed(name)
 	now, err = s.page(ctx, name, page{})
-	return now, created, err
+	return now, done.created, err
 }
 
 // drain rejects waiters and new acquires until resume. It waits up to the given time until
@@ -139,8 +139,8 @@ func (s *service) setDraining(ctx context.Context, op, name string, when conditi
 	if err := s.authorize(ctx, Admin, name); err != nil {
 		return err
 	}
-	_, err := s.change(ctx, name, when, settings{Draining: &draining}, false)
-	s.audit(ctx, op, name, "", err)
+	done, err := s.change(ctx, name, when, settings{Draining: &draining}, false)
+	s.audit(ctx, op, done.kind(), name, "", err)
 	if err == nil {
 		s.watches.changed(name)
 	}
@@ -173,7 +173,7 @@ func (s *service) delete(ctx context.Context, name string, when conditions) erro
 			err = when.check(true, snapshot.Config.Version)
 		}
 		if err != nil {
-			s.audit(ctx, "delete", name, "", err)
+			s.audit(ctx, "delete", "delete", name, "", err)
 			return err
 		}
 		command.DeleteVersion = snapshot.Config.Version
@@ -186,10 +186,10 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 	if err := s.authorize(ctx, Admin, name); err != nil {
 		return err
 	}
-	var op, detail string
+	var op, kind, detail string
 	switch {
 	case c.Configure != nil:
-		op, detail = s.changeOf(ctx, name, *c.Configure)
+		op, kind, detail = s.changeOf(ctx, name, *c.Configure)
 	case c.Revoke != nil:
 		revocation := *c.Revoke
 		revocation.By = callerOf(ctx).signature(revocation.By)
@@ -197,19 +197,20 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 		if err := revocation.Check(); err != nil {
 			return err
 		}
-		op, detail = "revoke", fmt.Sprintf("lease %d, at once %t: %s", revocation.Lease, revocation.AtOnce, revocation.Why)
+		op, kind, detail = "revoke", "revoke", fmt.Sprintf("lease %d, at once %t: %s", revocation.Lease, revocation.AtOnce, revocation.Why)
 	case c.Delete:
-		op = "delete"
+		op, kind = "delete", "delete"
 	}
 	err := s.store.Administer(ctx, name, c)
-	s.audit(ctx, op, name, detail, err)
+	s.audit(ctx, op, kind, name, detail, err)
 	s.watches.changed(name)
 	return err
 }
 
-// changeOf returns the operation that a client performs by storing a configuration, and its detail,
-// for the audit log. It compares the configuration with the stored one, as far as that can be read.
-func (s *service) changeOf(ctx context.Context, name string, to protocol.Config) (op, detail string) {
+// changeOf returns the operation that a client performs by storing a configuration, the kind of its
+// event, and its detail. It compares the configuration with the stored one, as far as that can be
+// read.
+func (s *service) changeOf(ctx context.Context, name string, to protocol.Config) (op, kind, detail string) {
 	before, err := s.snapshot(ctx, name)
 	from := before.Config
 	var changed []string
@@ -224,14 +225,18 @@ func (s *service) changeOf(ctx context.Context, name string, to protocol.Config)
 	add("capacity", from.Capacity, to.Capacity)
 	add("ramp", from.Ramp, to.Ramp)
 	add("max waiters", boundText(from.MaxWaiters), boundText(to.MaxWaiters))
-	detail = strings.Join(changed, ", ")
+	op, detail = "configure", strings.Join(changed, ", ")
 	switch {
 	case to.Draining && (err != nil || !from.Draining):
-		return "drain", detail
+		op = "drain"
 	case err == nil && from.Draining && !to.Draining:
-		return "resume", detail
+		op = "resume"
 	}
-	return "configure", detail
+	if err != nil {
+		return op, op, detail
+	}
+	to.Version = from.Version
+	return op, change{was: from, is: to}.kind(), detail
 }
 
 // boundText describes a stored bound of the waiters.
@@ -244,18 +249,15 @@ func boundText(stored int64) string {
 	}
 }
 
-// audit logs an administrative operation and its result, also if it failed.
-func (s *service) audit(ctx context.Context, op, name, detail string, err error) {
+// audit logs an administrative operation and its result, also if it failed. If it has succeeded,
+// it adds an event of a kind to the history; "": none, because nothing has changed.
+func (s *service) audit(ctx context.Context, op, kind, name, detail string, err error) {
 	result := "done"
 	if err != nil {
 		result = err.Error()
 	}
 	c := callerOf(ctx)
-	if err == nil {
-		kind := op
-		if op == "configure" && strings.Contains(detail, "capacity") {
-			kind = "resize"
-		}
+	if err == nil && kind != "" {
 		s.history.Note(history.Event{At: time.Now(), Semaphore: name, Kind: kind, By: c.name, Detail: detail})
 	}
 	s.log.Info("audit", "who", c.name, "principal", c.principal, "from", c.from, "op", op, "semaphore", name, "detail", detail, "result", result)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/fleet"
+	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/leasing"
 	"github.com/sema-go/sema/x/server/internal/history"
 	"github.com/sema-go/sema/x/server/internal/meter"
@@ -68,13 +69,14 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	s.declared = declared
 	s.tokens.Store(known)
 	s.journal = newJournal(s.log)
+	s.deadlocks.turn = make(chan struct{}, 1)
 	s.accounts, s.leases, s.sessions = newAccounts(s), newLeases(s), newSessions(s)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.watching, s.endWatching = context.WithCancel(s.life)
-	s.meter = meter.New(int(s.options.Limits.Series), s.declared.exactly)
+	s.meter = meter.New(int(s.options.Limits.Series), s.declared.exactly, s.ownerName)
 	for _, d := range s.declared {
 		if d.isName() {
-			s.meter.Declare(d.name, time.Now())
+			s.meter.Declare(d.name, stateOf(protocol.Summary{Config: d.config, Effective: d.config.Capacity}), time.Now())
 		}
 	}
 	s.counted = newMetrics(s)

@@ -51,7 +51,8 @@ func (t *times) setOpen(open meter.Open, now time.Time) {
 	}
 }
 
-// read sets the ages from a snapshot, which also has the clients of other servers.
+// read sets the ages from a snapshot, which also has the clients of other servers. now is the time
+// of the store.
 func (t *times) read(s protocol.Snapshot, now time.Time) {
 	var open meter.Open
 	if len(s.Queue) > 0 {

@@ -67,7 +67,11 @@ func adviceText(a scope.Advice) string {
 			fmt.Fprintf(&b, ", held for %s on average", seconds(*a.MeanHold))
 		}
 		fmt.Fprintf(&b, ": %.3g of %d permits in use on average (last %s)\n", *a.Load, a.Capacity, seconds(a.Window))
-		fmt.Fprintf(&b, "needed for 80 %% utilisation: %d\n\nCAPACITY  MEAN WAIT (expected)\n", a.Needed)
+		fmt.Fprintf(&b, "needed for 80 %% utilisation: %d\n", a.Needed)
+		if a.Note != "" {
+			fmt.Fprintf(&b, "%s\n", a.Note)
+		}
+		fmt.Fprintf(&b, "\nCAPACITY  MEAN WAIT (expected)\n")
 		for _, e := range a.Expected {
 			wait := "the queue grows"
 			if e.Wait != nil {

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
@@ -12,41 +14,57 @@ import (
 )
 
 // deadlocks reports processes that wait for each other. Only semaphores with waiters can be part
-// of a deadlock.
+// of a deadlock. If there are too many, it reads some at random: another run reads others.
 func (p *probe) deadlocks(ctx context.Context) {
-	var joined []waitfor.Semaphore
-	skipped := 0
+	var names []string
 	for one, err := range p.client.Summaries(ctx, "", "") {
-		switch {
-		case err != nil:
+		if err != nil {
 			return // the check of what is stored reports that it cannot be listed
-		case one.Waiters == 0:
-		case len(joined) == mostRead:
+		}
+		if one.Waiters > 0 {
+			names = append(names, one.Name)
+		}
+	}
+	if len(names) > mostRead {
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	}
+	var joined []waitfor.Semaphore
+	skipped := max(0, len(names)-mostRead)
+	for _, name := range names[:len(names)-skipped] {
+		info, err := p.client.Info(ctx, name)
+		switch {
+		case err == nil:
+			joined = append(joined, joinable(info))
+		case !isAbsent(err):
 			skipped++
-		default:
-			if info, err := p.client.Info(ctx, one.Name); err == nil {
-				joined = append(joined, joinable(info))
-			}
 		}
 	}
 	now, err := p.client.Ping(ctx)
 	if err != nil || now.IsZero() {
 		now = time.Now()
 	}
-	found := waitfor.Cycles(joined, now)
+	for _, f := range deadlockFindings(waitfor.Cycles(joined, now), len(joined), skipped) {
+		p.report.add(f)
+	}
+}
+
+// deadlockFindings returns the findings of a search, and what it has left out.
+func deadlockFindings(found []waitfor.Cycle, searched, skipped int) (all []fleet.Finding) {
 	for _, cycle := range found {
-		p.report.add(fleet.Finding{
+		all = append(all, fleet.Finding{
 			Check: "deadlock", Level: fleet.LevelWarning, Seen: cycle.String(),
 			Advice: waitfor.Caveat + "; acquire in the same order everywhere, or revoke one of the leases (sema show NAME, sema revoke)",
 		})
 	}
-	if len(found) == 0 {
-		seen := "none among " + figure.Count(int64(len(joined)), "semaphore") + " with waiters"
-		if skipped > 0 {
-			seen += fmt.Sprintf("; %d more were not read", skipped)
-		}
-		p.report.add(fleet.Finding{Check: "deadlock", Level: fleet.LevelOK, Seen: seen})
+	switch seen := fmt.Sprintf("%d among %s with waiters", len(found), figure.Count(int64(searched), "semaphore")); {
+	case skipped > 0:
+		all = append(all, fleet.Finding{
+			Check: "deadlock", Level: fleet.LevelWarning, Seen: fmt.Sprintf("%s; %d more were not read", seen, skipped), Advice: "run doctor again: it reads others",
+		})
+	case len(found) == 0:
+		all = append(all, fleet.Finding{Check: "deadlock", Level: fleet.LevelOK, Seen: "none" + strings.TrimPrefix(seen, "0")})
 	}
+	return all
 }
 
 // joinable converts a semaphore.

@@ -1,36 +1,141 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/waitfor"
 	"github.com/sema-go/sema/x/server"
 )
 
-// TestDoctor_Service checks that the store behind a service is examined.
-func TestDoctor_Service(t *testing.T) {
-	t.Parallel()
+// service starts a server. It returns its addresses for browsers and for Go clients.
+func service(t *testing.T) (http, sema string) {
+	t.Helper()
 	s, err := server.New(memstore.New(), server.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	listening := httptest.NewUnstartedServer(s)
-	listening.Config.Protocols = &http.Protocols{}
-	listening.Config.Protocols.SetHTTP1(true)
-	listening.Config.Protocols.SetUnencryptedHTTP2(true)
+	listening.Config.Protocols = protocols()
 	listening.Start()
 	t.Cleanup(func() {
-		_ = s.Close(t.Context())
+		_ = s.Close(context.Background())
 		listening.Close()
 	})
-	r, code := diagnose(t, strings.Replace(listening.URL, "http:", "sema:", 1))
+	return listening.URL, strings.Replace(listening.URL, "http:", "sema:", 1)
+}
+
+func protocols() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// A claimed store makes a client claim to run in a process of its own.
+type claimed struct {
+	fleet.Store
+	process int64
+}
+
+func (c claimed) Open(ctx context.Context, name string, config protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+	by.Client.Process = c.process
+	return c.Store.Open(ctx, name, config, by)
+}
+
+// TestDoctor_DeadlockOverAService checks that doctor and the dashboard report two processes that
+// wait for each other.
+func TestDoctor_DeadlockOverAService(t *testing.T) {
+	t.Parallel()
+	browser, url := service(t)
+	var clients [3]*fleet.Client
+	for i := 1; i < len(clients); i++ {
+		s, err := fleet.OpenStore(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		clients[i] = fleet.New(claimed{s, int64(1000 + i)})
+		t.Cleanup(func() { _ = clients[i].Close(context.Background(), fleet.CloseAbandon) })
+	}
+	acquire := func(process int, name string) {
+		s, err := clients[process].Semaphore(name, 1, fleet.TTL(time.Minute))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = s.Acquire(t.Context(), 1) // the end of the test ends the wait
+	}
+	acquire(1, "a")
+	acquire(2, "b")
+	go acquire(1, "b")
+	go acquire(2, "a")
+	wanted := []string{"process 1001 of", "process 1002 of", "holds a", "holds b"}
+	var r report
+	waitFor(t, "doctor reports the deadlock", func() bool {
+		r, _ = diagnose(t, url)
+		return slices.ContainsFunc(r.Findings, func(f fleet.Finding) bool { return f.Check == "deadlock" && f.Level == fleet.LevelWarning })
+	})
+	for _, text := range wanted {
+		r.want(t, "deadlock", fleet.LevelWarning, text)
+	}
+	waitFor(t, "the dashboard reports the deadlock", func() bool {
+		response, err := http.Get(browser + "/ui/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		page, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(wanted, func(text string) bool { return !strings.Contains(strings.ToLower(string(page)), text) })
+	})
+}
+
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 2 minutes: %s", what)
+		}
+	}
+}
+
+// TestDeadlockFindings_OfAnIncompleteSearch checks that what was not read is reported, whatever was
+// found.
+func TestDeadlockFindings_OfAnIncompleteSearch(t *testing.T) {
+	t.Parallel()
+	cycle := waitfor.Cycle{Steps: []waitfor.Step{{Client: "x", Holds: "a", Waits: "b"}}}
+	for _, found := range [][]waitfor.Cycle{nil, {cycle}} {
+		all := deadlockFindings(found, 200, 17)
+		if last := all[len(all)-1]; len(all) != len(found)+1 || last.Level != fleet.LevelWarning || !strings.Contains(last.Seen, "17 more were not read") {
+			t.Errorf("%+v", all)
+		}
+	}
+	if all := deadlockFindings(nil, 3, 0); len(all) != 1 || all[0].Level != fleet.LevelOK || all[0].Seen != "none among 3 semaphores with waiters" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestDoctor_Service checks that the store behind a service is examined.
+func TestDoctor_Service(t *testing.T) {
+	t.Parallel()
+	_, url := service(t)
+	r, code := diagnose(t, url)
 	if code != 0 {
 		t.Errorf("code %d: %s", code, r.text())
 	}

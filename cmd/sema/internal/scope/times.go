@@ -149,10 +149,12 @@ type Advice struct {
 	Capacity  int64            `json:"capacity"`
 	Window    float64          `json:"window"` // period of the measurements; 0: nothing is measured
 	Arrivals  float64          `json:"arrivals_per_second"`
+	Rejected  float64          `json:"rejected_per_second"` // further acquires, which were rejected without a wait
 	MeanHold  *float64         `json:"mean_hold,omitempty"`
 	Load      *float64         `json:"load,omitempty"`   // permits in use on average
 	Needed    int64            `json:"needed,omitempty"` // capacity at which the utilisation is 80 %
 	Expected  []ExpectedWait   `json:"expected"`
+	Note      string           `json:"note,omitempty"` // what load and needed leave out
 	Findings  []advice.Finding `json:"findings"`
 	Unknown   string           `json:"unknown,omitempty"` // what is not known, and why
 }

@@ -117,11 +117,18 @@ func timesOf(s scope.State) string {
 		parts = append(parts, fmt.Sprintf("%.3g grants/s", *t.Grants))
 	}
 	for _, one := range []struct {
-		name string
-		of   *scope.Duration
-	}{{"wait p99", t.WaitP99}, {"hold p99", t.HoldP99}} {
-		if one.of != nil {
-			parts = append(parts, one.name+" "+figure.Short(time.Duration(*one.of)).String())
+		name     string
+		p50, p99 *scope.Duration
+	}{{"wait", t.WaitP50, t.WaitP99}, {"hold", t.HoldP50, t.HoldP99}} {
+		text := one.name
+		if one.p50 != nil {
+			text += " p50 " + figure.Short(time.Duration(*one.p50)).String()
+		}
+		if one.p99 != nil {
+			text += " p99 " + figure.Short(time.Duration(*one.p99)).String()
+		}
+		if text != one.name {
+			parts = append(parts, text)
 		}
 	}
 	return strings.Join(parts, "  ")

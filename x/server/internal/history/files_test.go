@@ -175,13 +175,13 @@ func TestHistory_ClockStepsBack(t *testing.T) {
 	directory := t.TempDir()
 	h := open(t, directory, start)
 	record(h, 0, 700)
-	h.View("db", history.Point{At: start.Add(3500 * time.Second)})
+	view(h, start.Add(3500*time.Second), history.Sample{})
 	now := record(h, 100, 50) // back by 50 minutes
 	wantCurve(t, h.Curve("db", start, now), 0, 150)
 	if n := len(h.Curve("db", start.Add(-24*time.Hour), now).Points); n != 13 {
 		t.Errorf("%d coarse points, want those of 12.5 minutes", n)
 	}
-	h.View("db", history.Point{At: now.Add(time.Second), Sample: history.Sample{InUse: 1}})
+	view(h, now.Add(time.Second), history.Sample{InUse: 1})
 	if all := h.Curve("db", start, now.Add(time.Second)).Points; all[len(all)-1].InUse != 1 || len(all) != 151 {
 		t.Errorf("%d points: the samples of a second have stopped", len(all))
 	}

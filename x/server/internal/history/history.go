@@ -234,8 +234,10 @@ const (
 // A viewed contains the samples of a second of a semaphore that is, or was, viewed.
 type viewed struct{ points []Point }
 
-// View adds a sample of a semaphore that is being viewed. It is kept in memory only.
-func (h *History) View(name string, p Point) {
+// View adds a sample of a semaphore that is being viewed, unless there is one of the same second.
+// It is kept in memory only. Grants and Failures of the sample are those since the last sample of
+// any kind.
+func (h *History) View(name string, at time.Time, sample func() Sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.viewed[name]
@@ -246,13 +248,13 @@ func (h *History) View(name string, p Point) {
 		v = &viewed{}
 		h.viewed[name] = v
 	}
-	for n := len(v.points); n > 0 && v.points[n-1].At.After(p.At.Add(longestPause*Fine)); n-- { // the clock has stepped back
+	for n := len(v.points); n > 0 && v.points[n-1].At.After(at.Add(longestPause*Fine)); n-- { // the clock has stepped back
 		v.points = v.points[:n-1]
 	}
-	if n := len(v.points); n > 0 && p.At.Sub(v.points[n-1].At) < time.Second/2 {
+	if n := len(v.points); n > 0 && at.Sub(v.points[n-1].At) < time.Second/2 {
 		return
 	}
-	v.points = append(v.points, p)
+	v.points = append(v.points, Point{at, sample()})
 }
 
 func (h *History) forgetViewedLocked(now time.Time) {
@@ -264,13 +266,24 @@ func (h *History) forgetViewedLocked(now time.Time) {
 	}
 }
 
-// over returns points with those of a second added. Points of the regular samples between them
-// stay: they have what happened since the last one.
+// over returns points with those of a second added. What those have is not counted again in the
+// regular samples after them.
 func (v *viewed) over(points []Point, since, now time.Time) []Point {
+	first := len(points)
 	for _, p := range v.points {
 		if !p.At.Before(since) && !p.At.After(now) {
 			points = append(points, p)
 		}
+	}
+	extra := points[first:]
+	var counted Sample // what samples of a second have had since the last regular one
+	for i, regular := 0, points[:first]; i < len(regular); i++ {
+		for ; len(extra) > 0 && !extra[0].At.After(regular[i].At); extra = extra[1:] {
+			counted.Grants, counted.Failures = counted.Grants+extra[0].Grants, counted.Failures+extra[0].Failures
+		}
+		p := &regular[i]
+		p.Grants, p.Failures = max(0, p.Grants-counted.Grants), max(0, p.Failures-counted.Failures)
+		counted = Sample{}
 	}
 	slices.SortStableFunc(points, func(a, b Point) int { return a.At.Compare(b.At) })
 	return points

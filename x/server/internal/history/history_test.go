@@ -185,13 +185,42 @@ func TestHistory_DamagedFile(t *testing.T) {
 	}
 }
 
+func view(h *history.History, at time.Time, s history.Sample) {
+	h.View("db", at, func() history.Sample { return s })
+}
+
+// TestHistory_ViewedCountsOnce checks that each grant is in one point, at the time at which it was
+// noticed.
+func TestHistory_ViewedCountsOnce(t *testing.T) {
+	t.Parallel()
+	h := open(t, "", start)
+	for i := range 10 { // a grant each second, and a sample of each second in the middle
+		now := start.Add(time.Duration(i) * history.Fine)
+		for s := 1; s < 5 && i >= 4 && i < 8; s++ {
+			view(h, now.Add(time.Duration(s-5)*time.Second), history.Sample{Grants: 1, Failures: 2})
+		}
+		h.Record(now, map[string]history.Sample{"db": {Grants: 5, Failures: 10}})
+	}
+	points := h.Curve("db", start, start.Add(time.Minute)).Points
+	var sum history.Sample
+	for _, p := range points {
+		sum.Grants, sum.Failures = sum.Grants+p.Grants, sum.Failures+p.Failures
+		if p.Grants == 0 {
+			t.Errorf("%v: no grants", p.At)
+		}
+	}
+	if len(points) != 26 || sum.Grants != 50 || sum.Failures != 100 {
+		t.Errorf("%d points with %d grants and %d failures, want 26, 50 and 100", len(points), sum.Grants, sum.Failures)
+	}
+}
+
 // TestHistory_Viewed checks the samples of a second, which replace nothing.
 func TestHistory_Viewed(t *testing.T) {
 	t.Parallel()
 	h := open(t, "", start)
 	now := record(h, 0, 12)
 	for i := range 10 {
-		h.View("db", history.Point{At: now.Add(time.Duration(i-10)*time.Second + 100*time.Millisecond), Sample: history.Sample{InUse: 1}})
+		view(h, now.Add(time.Duration(i-10)*time.Second+100*time.Millisecond), history.Sample{InUse: 1})
 	}
 	if n := len(h.Curve("db", start, now).Points); n != 22 {
 		t.Errorf("%d points", n)

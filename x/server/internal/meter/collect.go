@@ -23,11 +23,14 @@ func NewCollector(backend string) *Collector {
 	}{
 		{"sema_permits_capacity", "Capacity of the semaphore, as configured.", nil},
 		{"sema_permits_in_use", "Permits in use.", nil},
+		{"sema_permits_debt", "Permits in use beyond the capacity after a shrink.", nil},
 		{"sema_waiters", "Queued acquires.", nil},
 		{"sema_draining", "1 if the semaphore is draining.", nil},
 		{"sema_head_of_queue_age_seconds", "How long the first acquire of the queue has waited; 0: none waits.", nil},
 		{"sema_oldest_hold_seconds", "How long the oldest lease has been held; 0: none.", nil},
 		{"sema_acquires_total", "Acquires over HTTP, RPC and by Go clients, by result.", []string{"outcome"}},
+		{"sema_waits_total", "Acquires that were queued, whatever their result.", nil},
+		{"sema_wait_seconds_total", "Time that acquires were queued, including those queued now.", nil},
 		{"sema_acquire_rejections_total", "Acquires rejected without queueing, by reason.", []string{"reason"}},
 		{"sema_leases_lost_total", "Leases that ended without a release, by reason.", []string{"reason"}},
 		{"sema_lease_renewals_total", "Heartbeats that renewed leases, by result.", []string{"result"}},
@@ -39,15 +42,18 @@ func NewCollector(backend string) *Collector {
 	return c
 }
 
-// Of returns a collector of the semaphores of a meter whose names have a prefix.
-func (c *Collector) Of(m *Meter, prefix string) prometheus.Collector {
-	return &collection{c, m, prefix}
+// Of returns a collector of the semaphores of a meter whose names have a prefix. Unless the states
+// of [Meter.Observe] are fresh, it leaves out the gauges that depend on them: a monitor must not
+// take the past for the present.
+func (c *Collector) Of(m *Meter, prefix string, fresh bool) prometheus.Collector {
+	return &collection{c, m, prefix, fresh}
 }
 
 type collection struct {
 	*Collector
 	meter  *Meter
 	prefix string
+	fresh  bool
 }
 
 // Describe implements [prometheus.Collector].
@@ -76,7 +82,7 @@ func (c *collection) collect(s *Series, now time.Time, out chan<- prometheus.Met
 	send := func(kind prometheus.ValueType, name string, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(c.descs[name], kind, value, append([]string{s.Name}, labels...)...)
 	}
-	if state := s.State(); state.Known || s.declared && s.Name != FoldedName {
+	if state := s.State(); c.fresh && (state.Known || s.declared && s.Name != FoldedName) {
 		open := c.meter.Open(s.Name)
 		age := func(since time.Time) float64 {
 			if since.IsZero() {
@@ -90,6 +96,11 @@ func (c *collection) collect(s *Series, now time.Time, out chan<- prometheus.Met
 		}
 		send(prometheus.GaugeValue, "sema_permits_capacity", float64(state.Capacity))
 		send(prometheus.GaugeValue, "sema_permits_in_use", float64(state.InUse))
+		debt := max(0, state.InUse-state.Effective)
+		if state.Rate {
+			debt = 0
+		}
+		send(prometheus.GaugeValue, "sema_permits_debt", float64(debt))
 		send(prometheus.GaugeValue, "sema_waiters", float64(state.Waiting))
 		send(prometheus.GaugeValue, "sema_draining", draining)
 		send(prometheus.GaugeValue, "sema_head_of_queue_age_seconds", age(open.HeadSince))
@@ -98,6 +109,8 @@ func (c *collection) collect(s *Series, now time.Time, out chan<- prometheus.Met
 	for o := range results {
 		send(prometheus.CounterValue, "sema_acquires_total", float64(s.acquires[o].Load()), o.String())
 	}
+	send(prometheus.CounterValue, "sema_waits_total", float64(s.queued.Load()))
+	send(prometheus.CounterValue, "sema_wait_seconds_total", c.meter.queuedIn(s, now).Seconds())
 	for l := range losts {
 		send(prometheus.CounterValue, "sema_leases_lost_total", float64(s.lost[l].Load()), l.String())
 	}

@@ -7,7 +7,9 @@
 // Memory is bounded. A semaphore with open acquires or leases has a tracker, which is dropped
 // when it is idle; the limits of the server bound how many there are. Its figures are kept in a
 // [Series]. Declared semaphores always have one of their own. Of the others, the most recently
-// active have one, up to a limit; the rest share one, see [Meter.Folded].
+// active have one, up to a limit; the rest share one, see [Meter.Folded]. The limit is divided
+// among the identities that own semaphores: one with fewer series than another takes over series
+// of that one, until they have equally many.
 package meter
 
 import (
@@ -25,21 +27,24 @@ const idleSeries = 10 * time.Minute
 type Meter struct {
 	limit    int
 	declared func(name string) bool
+	owner    func(name string) string
 
 	mu       sync.Mutex
 	trackers map[string]*tracker
 	series   map[string]*Series
-	others   int     // series of semaphores that are not declared
-	folded   *Series // shared by semaphores without a series of their own
-	replaced uint64  // series that were dropped for another semaphore
+	others   int            // series of semaphores that are not declared
+	owned    map[string]int // the same, by owner; no zeros
+	folded   *Series        // shared by semaphores without a series of their own
+	replaced uint64         // series that were dropped for another semaphore
 	scanned  time.Time
 }
 
-// New returns a meter that gives at most limit undeclared semaphores a series of their own.
-func New(limit int, declared func(name string) bool) *Meter {
+// New returns a meter that gives at most limit undeclared semaphores a series of their own. owner
+// returns the identity to which an undeclared semaphore counts. It must not call the meter.
+func New(limit int, declared func(name string) bool, owner func(name string) string) *Meter {
 	return &Meter{
-		limit: limit, declared: declared, trackers: map[string]*tracker{}, series: map[string]*Series{},
-		folded: newSeries(FoldedName, true, time.Time{}),
+		limit: limit, declared: declared, owner: owner, trackers: map[string]*tracker{}, series: map[string]*Series{}, owned: map[string]int{},
+		folded: newSeries(FoldedName, "", true, time.Time{}),
 	}
 }
 
@@ -47,12 +52,15 @@ func New(limit int, declared func(name string) bool) *Meter {
 // this name, because names contain no braces.
 const FoldedName = "{other}"
 
-// Declare creates the series of a declared semaphore, so that it exists before its first use.
-func (m *Meter) Declare(name string, now time.Time) {
+// Declare creates the series of a declared semaphore, so that it exists before its first use. The
+// state is that of the semaphore until the store has it.
+func (m *Meter) Declare(name string, state State, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.series[name] == nil {
-		m.series[name] = newSeries(name, true, now)
+		s := newSeries(name, "", true, now)
+		s.initial, s.state = state, state
+		m.series[name] = s
 	}
 }
 
@@ -80,6 +88,7 @@ func (m *Meter) Applied(name string, b *protocol.Batch, r *protocol.Reply, sent,
 	t.first = r.First
 	t.queuedLocked(s, b, sent)
 	t.resultsLocked(s, r, now)
+	t.waitingLocked(s, b)
 	if r.Status == protocol.Applied {
 		t.endedLocked(s, b, now)
 	}
@@ -105,7 +114,7 @@ func (m *Meter) Rejected(name string, o Result, reason string, known bool, now t
 	m.mu.Lock()
 	s := m.folded
 	if known {
-		s = m.seriesLocked(name, now)
+		s = m.seriesLocked(name, false, now)
 	}
 	m.mu.Unlock()
 	s.active.Store(now.UnixNano())
@@ -132,7 +141,7 @@ func (m *Meter) tracker(name string, create bool, now time.Time) *tracker {
 		m.mu.Lock()
 		t := m.trackers[name]
 		if t == nil && create {
-			t = &tracker{series: m.seriesLocked(name, now), sessions: map[sessionKey]*session{}}
+			t = &tracker{series: m.seriesLocked(name, false, now), sessions: map[sessionKey]*session{}}
 			m.trackers[name] = t
 		}
 		m.mu.Unlock()
@@ -148,43 +157,103 @@ func (m *Meter) tracker(name string, create bool, now time.Time) *tracker {
 }
 
 // seriesLocked returns the series of a semaphore. An undeclared one gets its own if there is room,
-// or if another undeclared semaphore was unused for [idleSeries].
-func (m *Meter) seriesLocked(name string, now time.Time) *Series {
+// or if it may replace another. An idle one does not replace those that are merely unused.
+func (m *Meter) seriesLocked(name string, idle bool, now time.Time) *Series {
 	if s := m.series[name]; s != nil {
 		return s
 	}
-	declared := m.declared(name)
+	owner, declared := "", m.declared(name)
 	if !declared {
-		if m.others >= m.limit && !m.replaceLocked(now) {
+		owner = m.owner(name)
+		if m.others >= m.limit && (idle || !m.replaceUnusedLocked(now)) && !m.replaceOfLocked(owner) {
 			return m.folded
 		}
 		m.others++
+		m.owned[owner]++
 	}
-	s := newSeries(name, declared, now)
+	s := newSeries(name, owner, declared, now)
+	if idle {
+		s.active.Store(0)
+	}
 	m.series[name] = s
+	m.redirectLocked(name, s)
 	return s
 }
 
-// replaceLocked drops the undeclared series that was unused for longest. It searches at most once
-// a second: under many names, nearly all searches would find nothing.
-func (m *Meter) replaceLocked(now time.Time) bool {
+// redirectLocked makes what happens from now on count for another series.
+func (m *Meter) redirectLocked(name string, to *Series) {
+	if t := m.trackers[name]; t != nil {
+		t.mu.Lock()
+		t.series = to
+		t.mu.Unlock()
+	}
+}
+
+// replaceUnusedLocked drops the undeclared series that was unused for longest, if that was for
+// [idleSeries]. It searches at most once a second: under many names, nearly all searches would
+// find nothing.
+func (m *Meter) replaceUnusedLocked(now time.Time) bool {
 	if now.Sub(m.scanned) < time.Second {
 		return false
 	}
-	var oldest *Series
-	for _, s := range m.series {
-		if !s.declared && m.trackers[s.Name] == nil && (oldest == nil || s.active.Load() < oldest.active.Load()) {
-			oldest = s
-		}
-	}
+	oldest := m.oldestLocked(func(s *Series) bool { return m.trackers[s.Name] == nil })
 	if oldest == nil || now.Sub(time.Unix(0, oldest.active.Load())) < idleSeries {
 		m.scanned = now
 		return false
 	}
-	delete(m.series, oldest.Name)
+	m.dropLocked(oldest)
+	return true
+}
+
+// replaceOfLocked drops the least recently used series of the owner with the most of them, if a
+// further one of another owner makes their numbers more equal.
+func (m *Meter) replaceOfLocked(owner string) bool {
+	most, n := m.mostLocked()
+	if n <= m.owned[owner]+1 {
+		return false
+	}
+	oldest := m.oldestLocked(func(s *Series) bool { return s.owner == most })
+	if oldest == nil {
+		return false
+	}
+	m.dropLocked(oldest)
+	return true
+}
+
+func (m *Meter) mostLocked() (owner string, n int) {
+	for o, of := range m.owned {
+		if of > n || of == n && o < owner {
+			owner, n = o, of
+		}
+	}
+	return owner, n
+}
+
+// oldestLocked returns the least recently used undeclared series that matches; nil: there is none.
+func (m *Meter) oldestLocked(match func(*Series) bool) (oldest *Series) {
+	for _, s := range m.series {
+		if !s.declared && (oldest == nil || s.active.Load() < oldest.active.Load()) && match(s) {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+func (m *Meter) dropLocked(s *Series) {
+	delete(m.series, s.Name)
+	m.redirectLocked(s.Name, m.folded)
 	m.others--
 	m.replaced++
-	return true
+	if m.owned[s.owner]--; m.owned[s.owner] == 0 {
+		delete(m.owned, s.owner)
+	}
+}
+
+// Most returns the identity that owns the most undeclared series, and how many.
+func (m *Meter) Most() (owner string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mostLocked()
 }
 
 // Sweep drops trackers and sessions that hold nothing and were unused for two TTLs. It returns
@@ -248,24 +317,21 @@ func (m *Meter) Trackers() int {
 }
 
 // Observe sets the states of all semaphores as the store has listed them. It returns how many have
-// no series of their own. An unused semaphore gets a series if there is room, and makes room for
-// every one that is used.
+// no series of their own. An unused semaphore gets a series if there is room or its owner has
+// fewer than another, and makes room for every one that is used.
 func (m *Meter) Observe(states map[string]State, now time.Time) (folded int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, state := range states {
-		if m.series[name] == nil && (m.declared(name) || m.others < m.limit) {
-			s := m.seriesLocked(name, now)
-			if state.InUse == 0 && state.Waiting == 0 {
-				s.active.Store(0)
-			}
-		}
-		if m.series[name] == nil {
+		if m.seriesLocked(name, state.InUse == 0 && state.Waiting == 0, now) == m.folded {
 			folded++
 		}
 	}
 	for name, s := range m.series {
 		state, known := states[name]
+		if !known {
+			state = s.initial
+		}
 		state.Known = known
 		s.mu.Lock()
 		s.state = state

@@ -54,6 +54,8 @@ func release(lease int) protocol.Op {
 
 func none(string) bool { return false }
 
+func oneOwner(string) string { return "" }
+
 // near reports whether a percentile is within the width of its buckets.
 func near(got, want time.Duration) bool {
 	return got >= want*80/100 && got <= want*125/100
@@ -61,7 +63,7 @@ func near(got, want time.Duration) bool {
 
 func TestMeter_WaitAndHold(t *testing.T) {
 	t.Parallel()
-	c := at(t, meter.New(10, none), "db", 1)
+	c := at(t, meter.New(10, none, oneOwner), "db", 1)
 	c.send(protocol.Applied, nil, acquire(1))
 	c.pass(2 * time.Second)
 	if o := c.meter.Open("db"); o.Waiting != 1 || !o.HeadSince.Equal(c.now.Add(-2*time.Second)) {
@@ -86,7 +88,7 @@ func TestMeter_WaitAndHold(t *testing.T) {
 // repeats until they are acknowledged.
 func TestMeter_ResentBatchCountsOnce(t *testing.T) {
 	t.Parallel()
-	c := at(t, meter.New(10, none), "db", 1)
+	c := at(t, meter.New(10, none, oneOwner), "db", 1)
 	b := c.send(protocol.Applied, []protocol.Result{granted(1, 7)}, acquire(1))
 	again := granted(1, 7)
 	again.N = 1
@@ -101,7 +103,7 @@ func TestMeter_ResentBatchCountsOnce(t *testing.T) {
 
 func TestMeter_Results(t *testing.T) {
 	t.Parallel()
-	c := at(t, meter.New(10, none), "db", 1)
+	c := at(t, meter.New(10, none, oneOwner), "db", 1)
 	c.send(protocol.Applied, []protocol.Result{{Kind: protocol.Full, Ticket: 1}}, acquire(1))
 	c.send(protocol.Applied, []protocol.Result{{Kind: protocol.TimedOut, Ticket: 2}}, acquire(2))
 	c.send(protocol.Applied, nil, acquire(3))
@@ -124,7 +126,7 @@ func TestMeter_Results(t *testing.T) {
 
 func TestMeter_LostLeases(t *testing.T) {
 	t.Parallel()
-	m := meter.New(10, none)
+	m := meter.New(10, none, oneOwner)
 	revoked, expired, deleted := at(t, m, "revoked", 1), at(t, m, "expired", 2), at(t, m, "deleted", 3)
 	for _, c := range []*client{revoked, expired, deleted} {
 		c.send(protocol.Applied, []protocol.Result{granted(1, 7)}, acquire(1))
@@ -143,7 +145,7 @@ func TestMeter_LostLeases(t *testing.T) {
 // TestMeter_AnotherOwnerEndsNothing checks a batch that guesses the number of a session.
 func TestMeter_AnotherOwnerEndsNothing(t *testing.T) {
 	t.Parallel()
-	c := at(t, meter.New(10, none), "db", 1)
+	c := at(t, meter.New(10, none, oneOwner), "db", 1)
 	c.send(protocol.Applied, []protocol.Result{granted(1, 7)}, acquire(1))
 	forged := &protocol.Batch{Session: 1, Owner: protocol.Owner{Principal: "token:other"}, Seq: 9}
 	c.meter.Applied("db", forged, &protocol.Reply{Status: protocol.Unknown}, *c.now, *c.now)
@@ -156,17 +158,18 @@ func TestMeter_AnotherOwnerEndsNothing(t *testing.T) {
 // lease, and a client of another server holds one.
 func TestMeter_Reconcile(t *testing.T) {
 	t.Parallel()
-	c := at(t, meter.New(10, none), "db", 1)
+	c := at(t, meter.New(10, none, oneOwner), "db", 1)
 	c.send(protocol.Applied, []protocol.Result{granted(1, 7)}, acquire(1))
 	c.pass(20 * time.Second)
 	if late := c.meter.Sweep(*c.now); len(late) != 1 || late[0] != "db" {
 		t.Fatalf("overdue %v", late)
 	}
+	const skew = 3 * time.Hour
 	since := c.now.Add(-time.Minute)
 	c.meter.Reconcile("db", &protocol.Snapshot{
 		Config: config, Sessions: []protocol.SessionInfo{{Session: 5}},
-		Leases: []protocol.LeaseInfo{{Seq: 3, Session: 5, Weight: 4, Since: protocol.Micros(since.UnixMicro())}},
-	}, *c.now, *c.now)
+		Leases: []protocol.LeaseInfo{{Seq: 3, Session: 5, Weight: 4, Since: protocol.Micros(since.Add(skew).UnixMicro())}},
+	}, skew, *c.now, *c.now)
 	if s := c.meter.Series("db"); s.Lost() != 1 {
 		t.Errorf("%d lost, want 1", s.Lost())
 	}
@@ -185,9 +188,9 @@ func TestMeter_Reconcile(t *testing.T) {
 // that no undeclared name takes the place of a declared one.
 func TestMeter_BoundedUnderManyNames(t *testing.T) {
 	const names, limit = 100_000, 1_000
-	m := meter.New(limit, func(name string) bool { return name == "declared" })
+	m := meter.New(limit, func(name string) bool { return name == "declared" }, oneOwner)
 	now := time.Unix(1_800_000_000, 0)
-	m.Declare("declared", now)
+	m.Declare("declared", meter.State{}, now)
 	before := heap()
 	for i := range names {
 		now = now.Add(time.Second) // 28 h: many series become unused
@@ -224,7 +227,7 @@ func TestMeter_BoundedUnderManyNames(t *testing.T) {
 // series of names in use stay.
 func TestMeter_FoldsWhileAllAreInUse(t *testing.T) {
 	t.Parallel()
-	m := meter.New(2, none)
+	m := meter.New(2, none, oneOwner)
 	now := time.Unix(1_800_000_000, 0)
 	for i := range 10 {
 		c := &client{t: t, meter: m, name: fmt.Sprint(i), session: 1, now: &now}
@@ -248,7 +251,7 @@ func heap() int64 {
 
 // BenchmarkMeter_Pair measures what an acquire and its release cost in addition.
 func BenchmarkMeter_Pair(b *testing.B) {
-	m := meter.New(10, none)
+	m := meter.New(10, none, oneOwner)
 	now := time.Now()
 	for i := 0; b.Loop(); i++ {
 		n := uint64(2*i + 1)

@@ -8,8 +8,9 @@ import (
 
 // Reconcile compares what was recorded with a snapshot that was requested at a time: leases of
 // overdue sessions may be lost, and clients may use the semaphore through another server or
-// directly, where the meter does not see them.
-func (m *Meter) Reconcile(name string, snapshot *protocol.Snapshot, asked, now time.Time) {
+// directly, where the meter does not see them. skew is the time by which the clock of the store is
+// ahead of that of the caller.
+func (m *Meter) Reconcile(name string, snapshot *protocol.Snapshot, skew time.Duration, asked, now time.Time) {
 	t := m.tracker(name, len(snapshot.Leases) > 0 || len(snapshot.Queue) > 0, now)
 	if t == nil {
 		return
@@ -20,14 +21,14 @@ func (m *Meter) Reconcile(name string, snapshot *protocol.Snapshot, asked, now t
 		if leases[l.Session] == nil {
 			leases[l.Session] = map[protocol.Seq]lease{}
 		}
-		leases[l.Session][l.Seq] = lease{since: time.UnixMicro(int64(l.Since)), weight: l.Weight}
+		leases[l.Session][l.Seq] = lease{since: time.UnixMicro(int64(l.Since)).Add(-skew), weight: l.Weight}
 	}
 	queued := map[protocol.Session]map[protocol.Ticket]ticket{}
 	for _, q := range snapshot.Queue {
 		if queued[q.Session] == nil {
 			queued[q.Session] = map[protocol.Ticket]ticket{}
 		}
-		queued[q.Session][q.Ticket] = ticket{since: time.UnixMicro(int64(q.Since)), weight: q.Weight}
+		queued[q.Session][q.Ticket] = ticket{since: time.UnixMicro(int64(q.Since)).Add(-skew), weight: q.Weight}
 	}
 	known := map[protocol.Session]bool{}
 	for key, s := range t.sessions {
@@ -74,6 +75,9 @@ func (t *tracker) compareLocked(s *session, stored map[protocol.Seq]lease, now t
 		delete(s.leases, seq)
 	}
 	if overdue && len(stored) == 0 {
+		for _, q := range s.queued {
+			t.leftLocked(q, now)
+		}
 		clear(s.queued)
 	}
 	if overdue && len(s.leases) > 0 {
@@ -113,4 +117,23 @@ func (m *Meter) Open(name string) (o Open) {
 		o.First = t.first
 	}
 	return o
+}
+
+// queuedIn returns how long the acquires of a series were queued, including those queued now. It
+// never decreases.
+func (m *Meter) queuedIn(s *Series, now time.Time) time.Duration {
+	t := m.tracker(s.Name, false, now)
+	if t == nil {
+		return time.Duration(s.queuedIn.Load())
+	}
+	defer t.mu.Unlock()
+	sum := time.Duration(s.queuedIn.Load()) // t.mu guards it against the end of a wait
+	for _, one := range t.sessions {
+		for _, q := range one.queued {
+			if q.queued {
+				sum += max(0, now.Sub(q.since))
+			}
+		}
+	}
+	return sum
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An Result is the result of an acquire.
+// A Result is the result of an acquire.
 type Result int
 
 // The results of acquires.
@@ -53,13 +53,17 @@ func (r renewal) String() string { return [...]string{"ok", "lost", "error"}[r] 
 // A Series contains the figures of one semaphore.
 type Series struct {
 	Name     string
+	owner    string // of an undeclared semaphore
 	declared bool
+	initial  State // while the store does not have the semaphore
 	began    time.Time
 	active   atomic.Int64 // when it was last used, in nanoseconds since 1970
 
 	acquires [results]atomic.Uint64
 	lost     [losts]atomic.Uint64
 	renewals [renewals]atomic.Uint64
+	queued   atomic.Uint64 // acquires that were queued
+	queuedIn atomic.Int64  // nanoseconds that they were queued, without those queued now
 
 	waits [results]atomic.Pointer[prometheus.Histogram] // nil: none yet, or acquires with the result have no wait
 	holds atomic.Pointer[prometheus.Histogram]
@@ -69,6 +73,8 @@ type Series struct {
 	window  window
 	recent  *recentWaits // nil: nothing has waited yet
 	state   State
+	sampled Totals // at the last regular sample
+	pointed Totals // at the last sample of any kind
 }
 
 // A State is a semaphore as the store listed it.
@@ -78,8 +84,8 @@ type State struct {
 	Draining, Rate                      bool
 }
 
-func newSeries(name string, declared bool, now time.Time) *Series {
-	s := &Series{Name: name, declared: declared, began: now, reasons: map[string]uint64{}}
+func newSeries(name, owner string, declared bool, now time.Time) *Series {
+	s := &Series{Name: name, owner: owner, declared: declared, began: now, reasons: map[string]uint64{}}
 	s.active.Store(now.UnixNano())
 	if declared { // its series exist before its first use
 		s.histogram(&s.waits[Acquired], waitOptions)
@@ -138,23 +144,29 @@ func (s *Series) granted(weight int64, waited time.Duration, timed bool, now tim
 func (s *Series) gaveUp(o Result, waited time.Duration, now time.Time) {
 	s.acquires[o].Add(1)
 	s.mu.Lock()
-	w := s.window.slot(now)
-	w.failures++
-	w.wait.add(waited)
+	s.window.slot(now).wait.add(waited)
 	s.waitedLocked(waited, now)
 	s.mu.Unlock()
 	s.histogram(&s.waits[o], waitOptions).Observe(max(0, waited.Seconds()))
 }
 
-// reject records an acquire that was not queued.
+// reject records an acquire that was not granted, and not because its wait had ended.
 func (s *Series) reject(o Result, reason string) {
 	s.acquires[o].Add(1)
+	if reason == "" {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if reason != "" {
-		s.reasons[reason]++
-	}
-	s.window.rejected++
+	s.reasons[reason]++
+}
+
+// rejectStarted records the same of an acquire that has counted as an arrival.
+func (s *Series) rejectStarted(o Result, reason string, now time.Time) {
+	s.reject(o, reason)
+	s.mu.Lock()
+	s.window.slot(now).rejected++
+	s.mu.Unlock()
 }
 
 // held records the end of a lease.
@@ -173,6 +185,23 @@ func (s *Series) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
+}
+
+// Totals are counters of a semaphore at one moment.
+type Totals struct{ Grants, Failures uint64 }
+
+// Sampled returns what has happened since the last regular sample.
+func (s *Series) Sampled() Totals { return s.since(&s.sampled) }
+
+// Pointed returns what has happened since the last sample of any kind.
+func (s *Series) Pointed() Totals { return s.since(&s.pointed) }
+
+func (s *Series) since(last *Totals) Totals {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, now := *last, Totals{s.Total(Acquired), s.Failures()}
+	*last, s.pointed = now, now
+	return Totals{now.Grants - was.Grants, now.Failures - was.Failures}
 }
 
 // Total returns how many acquires have had a result.

@@ -9,9 +9,8 @@ import (
 
 // A tracker follows the open acquires and leases of one semaphore.
 type tracker struct {
-	series *Series
-
 	mu       sync.Mutex // guards what follows; locked after Meter.mu, or without it
+	series   *Series
 	dropped  bool
 	first    int64 // weight that the first queued acquire needs, at the last reply
 	sessions map[sessionKey]*session
@@ -40,6 +39,7 @@ type ticket struct {
 	since  time.Time
 	wait   time.Duration // the longest wait; 0: no bound
 	weight int64
+	queued bool // it was neither granted nor rejected at once
 }
 
 type lease struct {
@@ -69,7 +69,7 @@ func (t *tracker) queuedLocked(s *session, b *protocol.Batch, sent time.Time) {
 		switch op.Verb {
 		case protocol.Acquire:
 			if _, known := s.queued[op.Ticket]; !known {
-				s.queued[op.Ticket] = ticket{sent, time.Duration(op.Wait) * time.Microsecond, op.Weight}
+				s.queued[op.Ticket] = ticket{since: sent, wait: time.Duration(op.Wait) * time.Microsecond, weight: op.Weight}
 				t.series.started(sent)
 			}
 		case protocol.Split:
@@ -79,6 +79,29 @@ func (t *tracker) queuedLocked(s *session, b *protocol.Batch, sent time.Time) {
 			s.splits[op.Ticket] = op.Lease
 		}
 	}
+}
+
+// waitingLocked records the acquires of a batch that have no result in its reply.
+func (t *tracker) waitingLocked(s *session, b *protocol.Batch) {
+	for _, op := range b.Ops {
+		if len(s.queued) == 0 {
+			return
+		}
+		if q, ok := s.queued[op.Ticket]; ok && op.Verb == protocol.Acquire && !q.queued {
+			q.queued = true
+			s.queued[op.Ticket] = q
+			t.series.queued.Add(1)
+		}
+	}
+}
+
+// leftLocked records that an acquire is no longer queued. It returns how long it has waited.
+func (t *tracker) leftLocked(q ticket, now time.Time) time.Duration {
+	waited := now.Sub(q.since)
+	if q.queued {
+		t.series.queuedIn.Add(int64(max(0, waited)))
+	}
+	return waited
 }
 
 // resultsLocked records the results of a reply that are new.
@@ -113,7 +136,11 @@ func (t *tracker) resultsLocked(s *session, r *protocol.Reply, now time.Time) {
 func (t *tracker) resultLocked(s *session, f protocol.Result, kind protocol.Kind, now time.Time) {
 	q, known := s.queued[f.Ticket]
 	delete(s.queued, f.Ticket)
-	waited := now.Sub(q.since)
+	waited := t.leftLocked(q, now)
+	reject := t.series.reject
+	if known {
+		reject = func(o Result, reason string) { t.series.rejectStarted(o, reason, now) }
+	}
 	switch f.Kind {
 	case protocol.Granted:
 		t.series.granted(f.Weight, waited, known, now)
@@ -124,12 +151,12 @@ func (t *tracker) resultLocked(s *session, f protocol.Result, kind protocol.Kind
 		t.series.gaveUp(TimedOut, waited, now)
 	case protocol.Invalid:
 		if q.weight == 0 && known {
-			t.series.reject(Rejected, "limit") // the server rewrote an acquire above a limit
+			reject(Rejected, "limit") // the server rewrote an acquire above a limit
 		} else {
-			t.series.reject(Error, "")
+			reject(Error, "")
 		}
 	default:
-		t.series.reject(Rejected, reasonOf(f.Kind))
+		reject(Rejected, reasonOf(f.Kind))
 	}
 }
 
@@ -150,11 +177,11 @@ func (t *tracker) endedLocked(s *session, b *protocol.Batch, now time.Time) {
 			}
 		case protocol.Cancel:
 			if q, ok := s.queued[op.Ticket]; ok {
-				o := Canceled
-				if waited := now.Sub(q.since); q.wait > 0 && waited >= q.wait { // its client has timed out first
+				o, waited := Canceled, t.leftLocked(q, now)
+				if q.wait > 0 && waited >= q.wait { // its client has timed out first
 					o = TimedOut
 				}
-				t.series.gaveUp(o, now.Sub(q.since), now)
+				t.series.gaveUp(o, waited, now)
 				delete(s.queued, op.Ticket)
 				continue
 			}
@@ -175,7 +202,7 @@ func (t *tracker) closeLocked(id sessionKey, now time.Time) {
 		t.series.held(now.Sub(l.since), l.weight, now)
 	}
 	for _, q := range s.queued {
-		t.series.gaveUp(Canceled, now.Sub(q.since), now)
+		t.series.gaveUp(Canceled, t.leftLocked(q, now), now)
 	}
 	delete(t.sessions, id)
 }
@@ -202,7 +229,8 @@ func (t *tracker) loseLocked(s *session, why Lost, now time.Time) {
 		t.series.held(now.Sub(l.since), l.weight, now)
 		t.series.lost[why].Add(1)
 	}
-	for range s.queued {
+	for _, q := range s.queued {
+		t.leftLocked(q, now)
 		t.series.reject(Error, "")
 	}
 }

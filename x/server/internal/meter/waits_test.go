@@ -10,7 +10,7 @@ import (
 func TestSeries_WaitsByClass(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	s := newSeries("db", false, now)
+	s := newSeries("db", "", false, now)
 	if s.Waits(now) != nil {
 		t.Error("waits of a series without any")
 	}

@@ -16,8 +16,7 @@ const (
 
 // A window is a ring of slots, one for each slotSpan of the last minutes.
 type window struct {
-	slots    [slotCount]*slot // nil: unused
-	rejected uint64           // acquires that were rejected without queueing, ever
+	slots [slotCount]*slot // nil: unused
 }
 
 // A slot contains what happened in one slotSpan.
@@ -25,7 +24,7 @@ type slot struct {
 	number                  int64 // time / slotSpan
 	arrivals                uint64
 	grants                  uint64
-	failures                uint64
+	rejected                uint64  // of the arrivals, without having waited
 	weight                  float64 // of the grants
 	heldWeight, endedWeight float64 // permit-seconds and weight of the leases that ended
 	wait, hold              distribution
@@ -48,6 +47,7 @@ func (w *window) slot(now time.Time) *slot {
 type Figures struct {
 	Period           time.Duration // less than Window if the semaphore is measured for less
 	Arrivals, Grants float64       // per second; arrivals include acquires that were not granted
+	Rejected         float64       // arrivals per second that were rejected without a wait
 	Demand           float64       // permits granted per second
 	Held             float64       // mean of hold in seconds, weighted by permits
 	Waits, Holds     uint64        // number of waits and holds behind the percentiles
@@ -61,7 +61,7 @@ func (s *Series) Figures(now time.Time) Figures {
 	defer s.mu.Unlock()
 	var (
 		wait, hold                      distribution
-		arrivals, grants                uint64
+		arrivals, grants, rejected      uint64
 		weight, heldWeight, endedWeight float64
 	)
 	last := now.UnixNano() / int64(slotSpan)
@@ -73,6 +73,7 @@ func (s *Series) Figures(now time.Time) Figures {
 		hold.merge(&one.hold)
 		arrivals += one.arrivals
 		grants += one.grants
+		rejected += one.rejected
 		weight += one.weight
 		heldWeight += one.heldWeight
 		endedWeight += one.endedWeight
@@ -84,6 +85,7 @@ func (s *Series) Figures(now time.Time) Figures {
 	}
 	seconds := f.Period.Seconds()
 	f.Arrivals, f.Grants, f.Demand = float64(arrivals)/seconds, float64(grants)/seconds, weight/seconds
+	f.Rejected = float64(rejected) / seconds
 	if endedWeight > 0 {
 		f.Held = heldWeight / endedWeight
 	}
