@@ -21,6 +21,7 @@ import (
 	"github.com/sema-go/sema/admit"
 	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/memstore"
+	"github.com/sema-go/sema/group"
 	"github.com/sema-go/sema/internal/storetest/promtest"
 	"github.com/sema-go/sema/pool"
 	"github.com/sema-go/sema/rate"
@@ -332,6 +333,11 @@ func loadEveryKind(t *testing.T, p *program) {
 	mail := rate.New(100, time.Second, sema.Name("mail"), observed)
 	p.limits.Add("mail", mail, "why")
 	p.run(1, mail, 0, 50*time.Millisecond)
+
+	work := group.New(p.ctx, sema.New(1), group.AllErrors)
+	p.limits.Add("import", work, "why")
+	p.limits.Semaphore("twice", 1, "why")
+	p.metrics.Add("twice", sema.New(1))
 
 	items := pool.New(pool.Config[int]{
 		Size: 2, Open: func(context.Context) (int, error) { return 0, nil }, Options: []sema.Option{sema.Name("pg"), observed},
