@@ -79,8 +79,8 @@ func ExampleAdapt() {
 func ExampleController_llm() {
 	c := admit.New(admit.Config{
 		Name: "llm", Queue: wfq.New(20), Logger: quiet,
-		Rate:   rate.New(475, time.Minute, rate.Burst(25)),
-		Budget: rate.New(95_000, time.Minute, rate.Burst(5_000)),
+		Rate:   rate.New(480, time.Minute, rate.Burst(10)),
+		Budget: rate.New(95_000, time.Minute, rate.Burst(3_000)),
 	})
 	a, err := c.Admit(context.Background(), admit.Request{Cost: 2_000}) // the estimate
 	if err != nil {

@@ -95,8 +95,8 @@ func TestController_LLMBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work(t, 40, admit.New(admit.Config{
 			Queue: wfq.New(20), Logger: quiet,
-			Rate:   rate.New(475, time.Minute, rate.Burst(25)),
-			Budget: rate.New(95_000, time.Minute, rate.Burst(5_000)),
+			Rate:   rate.New(480, time.Minute, rate.Burst(10)),
+			Budget: rate.New(95_000, time.Minute, rate.Burst(3_000)),
 		}))
 	})
 }
