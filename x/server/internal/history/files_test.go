@@ -163,6 +163,16 @@ func TestHistory_OperatorsDoNotPushOutEachOther(t *testing.T) {
 	if e := h.Events("db", start); len(e) != 2 {
 		t.Errorf("events %v, want the resize and the restart", e)
 	}
+	for i := range 10 { // the tenant has the most
+		note(h, start.Add(time.Minute), fmt.Sprintf("u/%d", i), "late")
+	}
+	kept := map[string]int{}
+	for _, e := range h.AllEvents() {
+		kept[e.By]++
+	}
+	if kept["late"] != 10 || kept["ops"] != 1 || kept[""] != 1 {
+		t.Errorf("events by operator: %v", kept)
+	}
 	if n := len(h.AllEvents()); n > 4096 || n < 4000 {
 		t.Errorf("%d events", n)
 	}
