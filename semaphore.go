@@ -64,10 +64,33 @@ func (s *Semaphore) Name() string { return s.name }
 //
 // A weight of 0 is granted at once as an inert permit.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
-	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil && s.core.take(uint64(n)) {
-		return s.issuer.Permit(n), nil
+	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil {
+		if s.core.take(uint64(n)) {
+			return s.issuer.Permit(n), nil
+		}
+		return s.wait(ctx, n)
 	}
 	return s.acquire(ctx, n)
+}
+
+// wait acquires n permits, for which it may have to wait, without a monitor. Its frame is
+// small: with that of acquire, the stack of a waiting goroutine would have to grow.
+func (s *Semaphore) wait(ctx context.Context, n int64) (Permit, error) {
+	s.mustBeNew("acquire")
+	w, v := s.core.enter(uint64(n), ctx.Done())
+	if v == pending {
+		v = s.core.park(ctx, w, s.maxWait)
+	}
+	if v == granted {
+		return s.issuer.Permit(n), nil
+	}
+	return s.failed(ctx, n, v)
+}
+
+// failed returns the error of an Acquire without a monitor.
+func (s *Semaphore) failed(ctx context.Context, n int64, v status) (Permit, error) {
+	watch := s.monitor.BeginTry(ctx, n)
+	return s.conclude(ctx, "acquire", &watch, v)
 }
 
 // TryAcquire acquires n permits without waiting. It fails with ErrFull if too few

@@ -237,6 +237,15 @@ func storm(shared bool) []impl {
 			must(s.Acquire(context.Background(), 1))                                  //semavet:ignore no permit is ever free
 			return stormOnce(shared, func(ctx context.Context) { s.Acquire(ctx, 1) }) //semavet:ignore no permit is ever free
 		}},
+		{"no queue: receive from Done", func() sample { return stormOnce(shared, func(ctx context.Context) { <-ctx.Done() }) }},
+		{"no queue: select", func() sample {
+			return stormOnce(shared, func(ctx context.Context) {
+				select {
+				case <-ctx.Done():
+				case <-make(chan struct{}):
+				}
+			})
+		}},
 	}
 }
 

@@ -62,7 +62,7 @@ func processCurves() []curve {
 	sizes := tenfold(10, 100_000)
 	return []curve{
 		{
-			name: "process-hand-off", title: "A release while callers wait in a process", size: "waiters", unit: unit, limit: 10,
+			name: "process-hand-off", title: "A release while callers wait in a process", size: "waiters", unit: unit, limit: flat,
 			note: "The stacks of 10,000 goroutines do not fit in the cache of the processor: a hand-off then costs several cache misses, whatever grants it.",
 			runs: eachLock(sizes, handOffs),
 		},
