@@ -86,7 +86,7 @@ func Main(args []string) error {
 
 // curves returns all curves.
 func curves(s *storetest.Scope) []curve {
-	return slices.Concat(processCurves(), coreCurves(), storeCurves(s))
+	return slices.Concat(processCurves(), coreCurves(), storeCurves(s), sessionCurves(s))
 }
 
 // measure measures each size for all contenders in turns.

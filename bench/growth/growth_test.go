@@ -30,13 +30,17 @@ func TestCurves_Measure(t *testing.T) {
 }
 
 func TestModel_LineIsTheLimit(t *testing.T) {
-	one := func(core, cores int) []access { return []access{{0, 1}} }
-	apart := func(core, cores int) []access { return []access{{core, 1}} }
-	if shared := model(8, one); shared < 8*60 {
-		t.Errorf("8 cores on one line: %g ns an operation, less than 8 transfers", shared)
+	h := hardware{operation: 4, between: 1, transfer: 60}
+	one := func(int, int, int) []access { return []access{{0, 1}} }
+	apart := func(_, core, _ int) []access { return []access{{core, 1}} }
+	if shared := h.cost(8, one); shared < 8*h.transfer/2 {
+		t.Errorf("8 cores on one line: %g ns an operation, less than the line takes to the 8 cores", shared)
 	}
-	if own := model(8, apart); own > 15 {
+	if own := h.cost(8, apart); own > 6 {
 		t.Errorf("8 cores on a line each: %g ns an operation", own)
+	}
+	if one := h.cost(1, one); one < 5 || one > 6 {
+		t.Errorf("one core: %g ns an operation", one)
 	}
 }
 

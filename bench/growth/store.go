@@ -129,21 +129,20 @@ func storeCurves(s *storetest.Scope) []curve {
 	const unit = "µs"
 	return []curve{
 		{name: "fleet-waiters", title: "A release while callers wait in a fleet", size: "waiters", unit: unit, limit: flat,
-			runs: inStores(s, tenfold(10, 10_000), func(o *opened, n int) float64 { return queuedHandOffs(o, n) })},
+			runs: inStores(s, tenfold(10, 100_000), queuedHandOffs)},
 		{name: "fleet-semaphores", title: "An acquire and a release, other semaphores in the store", size: "semaphores", unit: unit, limit: flat,
-			runs: inStores(s, tenfold(10, 100_000), func(o *opened, n int) float64 { fill(o, n); return pairs(o.client(), "x") })},
+			note: "The rivals are mutexes of their own keys, while that many others are held.",
+			runs: append(inStores(s, tenfold(10, 100_000), func(o *opened, n int) float64 { fill(o, n); return pairs(o.client(), "x") }), mutexes(s)...)},
 		{name: "fleet-list", title: "A page of the list of semaphores", size: "semaphores", unit: unit, limit: flat, note: "The server also lists all semaphores while it is measured, for metrics and history, in at most a twentieth of the time. A page waits for the part of such a list that the store is serving: 100 semaphores of SQLite, 1,000 of Redis.",
 			runs: inStores(s, tenfold(100, 100_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/v1/semaphores?limit=100") })},
 		{name: "dashboard", title: "The overview of the dashboard", size: "semaphores", unit: unit, limit: flat, note: "One listing of all semaphores a second serves all viewers and is not part of a page. What rises is the number of rows, up to that of a page.",
-			runs: inStores(s, tenfold(100, 10_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/ui/") })},
+			runs: inStores(s, tenfold(100, 100_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/ui/") })},
 		{name: "fleet-clients", title: "An acquire and a release, other clients hold permits of the semaphore", size: "clients", unit: unit, limit: flat,
 			runs: inStores(s, tenfold(1, 1000), besideClients)},
 		{name: "fleet-leases", title: "An acquire and a release by a client that holds permits", size: "permits held", unit: unit, limit: flat,
 			runs: inStores(s, tenfold(1, 10_000), besideLeases)},
 		{name: "fleet-changes", title: "An acquire and a release, after changes of the configuration", size: "changes", unit: unit, limit: flat,
 			runs: inStores(s, tenfold(1, 1000), afterChanges)},
-		{name: "lease-memory", title: "What a lease occupies in the store", size: "leases", unit: "bytes", limit: flat,
-			runs: inStores(s, tenfold(100, 10_000), leaseMemory)[1:]},
 	}
 }
 
@@ -164,16 +163,7 @@ func finish(c *fleet.Client) { must(c.Close(background, fleet.CloseRelease)) }
 
 // fill creates n semaphores.
 func fill(o *opened, n int) {
-	const together = 64
-	var all sync.WaitGroup
-	for i := range together {
-		all.Go(func() {
-			for k := i; k < n; k += together {
-				o.create(fmt.Sprintf("s%06d", k))
-			}
-		})
-	}
-	all.Wait()
+	together(n, func(i int) { o.create(fmt.Sprintf("s%06d", i)) })
 }
 
 // pairs returns the time in which one caller acquires a permit, and the store confirms its
@@ -252,16 +242,7 @@ func besideClients(o *opened, n int) float64 {
 
 // holdMany acquires n permits, each a lease.
 func holdMany(sem *fleet.Semaphore, n int) {
-	const together = 256
-	var all sync.WaitGroup
-	for i := range together {
-		all.Go(func() {
-			for k := i; k < n; k += together {
-				hold(sem) //semavet:ignore the client releases it
-			}
-		})
-	}
-	all.Wait()
+	together(n, func(int) { hold(sem) }) //semavet:ignore the client releases it
 }
 
 func besideLeases(o *opened, n int) float64 {
@@ -278,16 +259,6 @@ func afterChanges(o *opened, n int) float64 {
 	}
 	must(c.Configure(background, "x", func(of *fleet.Config) { of.Capacity = 100_000 }))
 	return pairs(c, "x")
-}
-
-func leaseMemory(o *opened, n int) float64 {
-	c := o.client()
-	defer finish(c)
-	sem := open(c, "x", 100_000)
-	must(fleet.Release(background, hold(sem)))
-	before := o.used()
-	holdMany(sem, n)
-	return max(0, o.used()-before) / float64(n)
 }
 
 // page returns the time of a request to the service.

@@ -43,6 +43,7 @@ func TestMetrics_OfASemaphore(t *testing.T) {
 		line("sema_draining", "", "db") + "0",
 		line("sema_acquires_total", `outcome="timeout"`, "db") + "1", line("sema_acquires_total", `outcome="rejected"`, "db") + "1",
 		line("sema_acquire_rejections_total", `reason="full"`, "db") + "1",
+		line("sema_acquire_rejections_total", `reason="full"`, "idle") + "0",
 		line("sema_acquires_total", `outcome="acquired"`, "idle") + "0", line("sema_hold_seconds_count", "", "idle") + "0",
 	} {
 		waitFor(t, want, func() bool { return s.metric(want) })

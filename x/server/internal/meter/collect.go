@@ -151,11 +151,13 @@ func (l labelled) Write(out *dto.Metric) error {
 	return err
 }
 
-// Rejections returns how many acquires were rejected without queueing, by reason.
+// Rejections returns how many acquires were rejected without queueing, by reason. The reasons
+// that every semaphore may have are included before the first rejection: Prometheus would not
+// see the increase of a counter that begins with it.
 func (s *Series) Rejections() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make(map[string]uint64, len(s.reasons))
+	all := map[string]uint64{"full": 0, "queue-full": 0}
 	for reason, n := range s.reasons {
 		all[reason] = n
 	}
