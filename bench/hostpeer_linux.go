@@ -18,17 +18,51 @@ type peerState struct {
 }
 
 // A contest is shared memory in which the processes of scenario 4-processes-on-1 count
-// their permits, each in a cache line of its own.
+// their permits, and record how long they waited for some, each in cache lines of its own.
 type contest struct {
-	over  atomic.Bool
-	_     [63]byte
-	count [contestants]struct {
+	over        atomic.Bool
+	_           [63]byte
+	contestants [contestants]struct {
 		permits atomic.Int64
-		_       [56]byte
+		timed   atomic.Int64 // acquires that were timed
+		_       [48]byte
+		waits   [1 << 16]time.Duration // of the first of these
 	}
 }
 
-const contestants = 4
+const (
+	contestants = 4
+	timedOf     = 16 // how many acquires there are for each that is timed
+)
+
+// compete acquires and releases until the contest is over.
+func (c *contest) compete(l locker, self int) {
+	own := &c.contestants[self]
+	for n := 1; !c.over.Load(); n++ { // the first waits until the contest begins
+		if n%timedOf != 0 {
+			l.acquire()
+		} else {
+			began := monotonic()
+			l.acquire()
+			if at := own.timed.Load(); at < int64(len(own.waits)) {
+				own.waits[at] = time.Duration(monotonic() - began)
+				own.timed.Store(at + 1)
+			}
+		}
+		l.release()
+		own.permits.Add(1)
+	}
+}
+
+// results returns the permits of all together, and the recorded waits.
+func (c *contest) results() (permits int64, all []time.Duration) {
+	for i := range c.contestants {
+		one := &c.contestants[i]
+		permits += one.permits.Load()
+		all = append(all, one.waits[:one.timed.Load()]...)
+	}
+	return permits, all
+}
 
 // mapState maps a T that processes share.
 func mapState[T any](path string) *T {
@@ -61,11 +95,7 @@ func hostPeer(args []string) {
 	must(err)
 	l := kind.open(dir, number)
 	if role == "contend" {
-		state := mapState[contest](args[5])
-		for own := &state.count[count].permits; !state.over.Load(); own.Add(1) {
-			l.acquire()
-			l.release()
-		}
+		mapState[contest](args[5]).compete(l, count)
 		return
 	}
 	state := mapState[peerState](args[5])
