@@ -254,10 +254,8 @@ func (f *file) reset(keep bool, want stored) error {
 	if !keep { // with keep, the stored values would be lost if the process is killed here
 		f.head.magic.Store(beginning)
 	}
-	for _, size := range []int64{placesAt, mapSize} { // discards old places, records and owners
-		if err := f.file.Truncate(size); err != nil {
-			return f.wrap("open", err)
-		}
+	if err := f.discard(); err != nil {
+		return f.wrap("open", err)
 	}
 	if err := f.addSlots(0, want.capacity); err != nil {
 		return err
@@ -278,6 +276,29 @@ func (f *file) reset(keep bool, want stored) error {
 	lockAgainstCleaners(f.fd)
 	return nil
 }
+
+// discard replaces old places, records and owners by zeros. It clears the pages that were
+// written if they are few: to truncate a file on a disk takes a millisecond, as long as a short
+// command.
+func (f *file) discard() error {
+	if info, err := f.file.Stat(); err == nil && info.Size() == mapSize {
+		if written, ok := writtenParts(f.fd, placesAt, mapSize); ok {
+			for _, part := range written {
+				clear(f.memory[part.from:part.to])
+			}
+			return nil
+		}
+	}
+	for _, size := range []int64{placesAt, mapSize} {
+		if err := f.file.Truncate(size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A part is a part of a file.
+type part struct{ from, to int64 }
 
 // config returns the config, or 0 if the file is damaged. A file without its magic is
 // damaged: the magic is written before any other process can open the file.

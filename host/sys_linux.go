@@ -111,6 +111,37 @@ func reserve(fd int, at, n int64) error {
 	}
 }
 
+// The whence values of lseek that find what a file contains.
+const (
+	seekData = 3
+	seekHole = 4
+)
+
+// fewWritten bounds the bytes that writtenParts returns.
+const fewWritten = 1 << 16
+
+// writtenParts returns the parts of a file that are not holes, which read as zeros. ok is false
+// if they are many, or if the filesystem does not distinguish them.
+func writtenParts(fd int, from, to int64) (written []part, ok bool) {
+	var sum int64
+	for from < to {
+		data, err := syscall.Seek(fd, from, seekData)
+		if err == syscall.ENXIO || err == nil && data >= to { // there is no more data
+			return written, true
+		}
+		hole, err := syscall.Seek(fd, data, seekHole)
+		if err != nil || hole <= data {
+			return nil, false
+		}
+		hole = min(hole, to)
+		if sum += hole - data; sum > fewWritten {
+			return nil, false
+		}
+		written, from = append(written, part{data, hole}), hole
+	}
+	return written, true
+}
+
 // lockAgainstCleaners takes a shared flock, so that systemd-tmpfiles does not delete
 // the file, however old it is: it skips files that it cannot lock. Errors are ignored:
 // without the lock the file is only subject to deletion by age.

@@ -46,6 +46,8 @@ func unmap([]byte) {}
 
 func reserve(int, int64, int64) error { return errors.ErrUnsupported }
 
+func writtenParts(int, int64, int64) ([]part, bool) { return nil, false }
+
 func lockAgainstCleaners(int) {}
 
 func unlockAgainstCleaners(int) {}

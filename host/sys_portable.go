@@ -38,6 +38,8 @@ func wakeWord(*atomic.Uint32) bool { return false }
 
 func reserve(fd int, at, n int64) error { return grow(fd, at+n) }
 
+func writtenParts(int, int64, int64) ([]part, bool) { return nil, false }
+
 // lockAgainstCleaners does nothing: flock and record locks conflict with each other on
 // these systems.
 func lockAgainstCleaners(int) {}
