@@ -111,7 +111,7 @@ func reserve(fd int, at, n int64) error {
 	}
 }
 
-// The whence values of lseek that find what a file contains.
+// Arguments of lseek that find what a file contains.
 const (
 	seekData = 3
 	seekHole = 4
