@@ -42,12 +42,15 @@ func runTable(s *Stage, set Settings) {
 	// end
 	forks := make([]sema.Gate, philosophers)
 	for i := range forks {
+		// The diagnostics keep the orders of acquires by name for the whole program. A table of another
+		// strategy has other forks, or the orders of the tables together would close a circle.
 		// code:
-		fork := sema.New(1, sema.Name(fmt.Sprint("fork ", i)), sema.Diagnose(sema.DiagnoseFull), reports)
+		fork := sema.New(1, sema.Name(fmt.Sprintf("fork %d (%v)", i, strategy)), sema.Diagnose(sema.DiagnoseFull), reports)
 		// end
-		s.showGate(fork.Name(), fork.Name(), 1)
+		id := fmt.Sprint("fork ", i)
+		s.showGate(id, id, 1)
 		if forks[i] = fork; strategy != classic.BothOrNone {
-			forks[i] = watchedGate{Gate: fork, id: fork.Name(), reach: 600 * time.Millisecond}
+			forks[i] = watchedGate{Gate: fork, id: id, reach: 600 * time.Millisecond}
 		}
 	}
 	// code:
