@@ -66,11 +66,12 @@ func hostScenarios() []scenario {
 		},
 		{
 			name:  "4-processes-on-1",
-			about: "four processes acquire + release one permit, as fast as they can; and how long each waits",
+			about: "four processes acquire + release one permit, as fast as they can; and how long each waits; the count is how much Jain's index of their permits is below 1, in millionths",
 			impls: []impl{h.contended(hostLock), h.contended(posixLock), h.contended(sysvLock), h.contended(flockLock)},
 			targets: []target{
 				{impl: string(hostLock), rival: string(sysvLock), limit: 1},
 				{impl: string(hostLock), rival: string(sysvLock), limit: 2, value: func(r row) float64 { return r.P999 }, unit: "p99.9 of the waits"},
+				{impl: string(hostLock), limit: 10_000, value: func(r row) float64 { return r.Count }, unit: "millionths below a Jain index of 1"},
 			},
 		},
 		{
@@ -356,9 +357,9 @@ func (h *hostBench) cancel(kind lockKind) impl {
 	}}
 }
 
-// contended runs four processes that acquire and release as fast as they can. How many permits
-// each gets would not show whether that is fair: one that gets many while no other process waits
-// takes nothing from them. The longest waits show it.
+// contended runs four processes that acquire and release as fast as they can. Two figures show
+// how fair that is. Jain's index of their permits also counts the permits that a process takes
+// while no other one waits; the longest waits show what the others lose by it.
 func (h *hostBench) contended(kind lockKind) impl {
 	return impl{string(kind), func() sample {
 		const duration = 500 * time.Millisecond
@@ -377,11 +378,11 @@ func (h *hostBench) contended(kind lockKind) impl {
 		l.release()
 		time.Sleep(duration)
 		permits, waits := state.results()
-		elapsed := time.Since(began)
+		elapsed, unfair := time.Since(began), 1-state.jain()
 		state.over.Store(true)
 		for _, peer := range peers {
 			must(peer.Wait())
 		}
-		return sample{ops: int(permits), elapsed: elapsed}.withWaits(waits)
+		return sample{ops: int(permits), elapsed: elapsed, count: 1e6 * unfair}.withWaits(waits)
 	}}
 }

@@ -64,6 +64,16 @@ func (c *contest) results() (permits int64, all []time.Duration) {
 	return permits, all
 }
 
+// jain returns Jain's index of fairness of the permits: 1 if all processes have the same number.
+func (c *contest) jain() float64 {
+	var sum, squares float64
+	for i := range c.contestants {
+		permits := float64(c.contestants[i].permits.Load())
+		sum, squares = sum+permits, squares+permits*permits
+	}
+	return sum * sum / (contestants * squares)
+}
+
 // mapState maps a T that processes share.
 func mapState[T any](path string) *T {
 	size := int(unsafe.Sizeof(*new(T)))
