@@ -158,7 +158,7 @@ func withoutStacks(report string) string {
 	var kept []string
 	for line := range strings.Lines(report) {
 		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(line, "    ") {
+		if strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t") {
 			continue
 		}
 		line = strings.TrimSuffix(strings.TrimSuffix(line, " at"), ", acquired")

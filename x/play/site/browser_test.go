@@ -177,7 +177,7 @@ func TestPlayground_RunsEveryLessonInABrowser(t *testing.T) {
 		b.sees("document.querySelectorAll('#stage .dot').length > 0 && document.querySelectorAll('#history rect').length > 0 && document.querySelector('#caption').textContent && document.querySelector('#code').textContent.length > 100")
 		if strings.HasPrefix(c.address, "table&") && c.address != "table&strategy=Naive" {
 			// Enough meals that neighbours have acquired their forks in every order that the strategy allows.
-			b.sees(`[...document.querySelectorAll("#steps li")].filter(li => li.textContent.includes("has both forks")).length >= 15`)
+			b.sees(`[...document.querySelectorAll("#steps li")].filter(li => li.textContent.includes("has both forks")).length >= 8`)
 		}
 		shown := b.is("!document.querySelector('#report-card').hidden")
 		switch suspected := shown && b.is("document.querySelector('#report').textContent.includes('deadlock suspected')"); c.address {
