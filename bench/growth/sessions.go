@@ -53,6 +53,7 @@ type session struct {
 	session protocol.Session
 	owner   protocol.Owner
 	seq     uint64
+	ack     uint64 // number of the last result that was received
 	tickets protocol.Ticket
 }
 
@@ -70,8 +71,11 @@ const hour = protocol.Micros(3600 * 1e6)
 // send sends a batch. One without operations is a heartbeat.
 func (s *session) send(ops ...protocol.Op) {
 	s.seq++
-	_, err := s.o.store.Apply(background, s.name, protocol.Batch{Session: s.session, Owner: s.owner, Seq: s.seq, Ack: s.seq - 1, Ops: ops})
+	reply, err := s.o.store.Apply(background, s.name, protocol.Batch{Session: s.session, Owner: s.owner, Seq: s.seq, Ack: s.ack, Ops: ops})
 	must(err)
+	for _, r := range reply.Results {
+		s.ack = r.N
+	}
 }
 
 // heartbeat returns the time of a heartbeat.
@@ -92,6 +96,7 @@ func (s *session) acquire(n int) {
 		s.send(ops...)
 		n -= len(ops)
 	}
+	s.send() // acknowledges the last results, as the next batch of a client does
 }
 
 // together calls do for each number below n, by 64 goroutines.

@@ -208,10 +208,11 @@ func queuedHandOffs(o *opened, waiters int) float64 {
 			p.Release()
 		})
 	}
-	for sem.Stats().Waiters < waiters {
-		time.Sleep(time.Millisecond)
+	for queued := 0; queued < waiters; time.Sleep(10 * time.Millisecond) {
+		now, err := o.store.Inspect(background, "x")
+		must(err)
+		queued = len(now.Queue)
 	}
-	time.Sleep(50 * time.Millisecond) // the store has queued them
 	began := time.Now()
 	first.Release()
 	for range grants {
