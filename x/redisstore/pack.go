@@ -111,10 +111,12 @@ func parseOwner(text string) (o protocol.Owner, err error) {
 	return protocol.Owner{Key: protocol.Key([]byte(text[:len(o.Key)])), Principal: text[len(o.Key):]}, nil
 }
 
-// unpackReply unpacks a reply of apply.lua and the epoch of the server.
-func unpackReply(raw string) (epoch int64, r protocol.Reply, err error) {
+// unpackReply unpacks the reply of apply.lua to a batch and the epoch of the server.
+func unpackReply(raw string, b protocol.Batch) (epoch int64, r protocol.Reply, err error) {
 	u := &unpacker{rest: raw}
-	epoch = u.int()
+	if epoch = u.int(); epoch == 0 {
+		return u.shortReply(b)
+	}
 	r.InUse = u.int()
 	results := u.int()
 	r.Status, r.More, r.Wanted, r.First = protocol.Status(u.int()), u.bool(), u.int(), u.int()
@@ -132,6 +134,39 @@ func unpackReply(raw string) (epoch int64, r protocol.Reply, err error) {
 		}
 	}
 	return epoch, r, u.err
+}
+
+// shortReply unpacks the reply to a batch of the fast path, see SHORT in batch.lua. All acquires
+// were granted, each with a lease of its own.
+func (u *unpacker) shortReply(b protocol.Batch) (epoch int64, r protocol.Reply, err error) {
+	epoch, r.InUse = u.int(), u.int()
+	result, lease, gapless, floor := uint64(u.int()), protocol.Seq(u.int()), u.int(), protocol.Seq(u.int())
+	r.Config = u.config()
+	for _, op := range b.Ops {
+		if op.Verb != protocol.Acquire {
+			continue
+		}
+		result, lease = result+1, lease+1
+		f := protocol.Result{N: result, Kind: protocol.Granted, Lease: lease, Weight: op.Weight, Ticket: op.Ticket}
+		if gapless >= 0 {
+			f.Fence = fence(lease, floor, gapless == 1)
+		}
+		r.Results = append(r.Results, f)
+	}
+	if gapless < 0 {
+		u.fences(r.Results, len(r.Results))
+	}
+	return epoch, r, u.err
+}
+
+// fence returns the fence of a lease without the ranges that were revoked. floor is the lowest live Seq,
+// or 0 if it is unknown.
+func fence(lease, floor protocol.Seq, exact bool) protocol.Fence {
+	f := protocol.Fence{Seq: lease, Floor: lease, Exact: exact}
+	if floor > 0 {
+		f.Floor = min(lease, floor)
+	}
+	return f
 }
 
 // maxResults is the maximum number of results in a reply. It bounds the memory that a
@@ -182,10 +217,7 @@ func (u *unpacker) fences(results []protocol.Result, granted int) {
 		if f.Kind != protocol.Granted {
 			continue
 		}
-		f.Fence = protocol.Fence{Seq: f.Lease, Floor: f.Lease, Exact: exact}
-		if floor > 0 {
-			f.Fence.Floor = min(f.Lease, floor)
-		}
+		f.Fence = fence(f.Lease, floor, exact)
 		if marks == 0 {
 			continue
 		}

@@ -72,7 +72,7 @@ func (s *Store) Apply(ctx context.Context, name string, b protocol.Batch) (proto
 	if err != nil {
 		return protocol.Reply{}, withName(name, errUnpack)
 	}
-	epoch, reply, err := unpackReply(raw)
+	epoch, reply, err := unpackReply(raw, b)
 	if err != nil {
 		return protocol.Reply{}, withName(name, err)
 	}

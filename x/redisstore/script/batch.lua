@@ -11,17 +11,20 @@ local STATUS = { APPLIED = 0, REPEATED = 1, STALE = 2, UNKNOWN = 3 }
 -- equal. Each further ticket is one more than the ticket before. The waits of the acquires
 -- follow if any op has one.
 -- HEAD is the head of a reply. The configuration, the results and their fences follow.
-local BATCH, RUN, HEAD = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd'
+-- SHORT is the reply to a batch of the fast path, which begins with 0: the epoch, what is in use,
+-- the last result and the last Seq before the batch, exact and lowest of gapless, or -1 if
+-- fences follow; the configuration; and the fences. The client knows the rest: the acquires of
+-- the batch are granted in order.
+local BATCH, RUN, HEAD, SHORT = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd', '<dddddddc0c0'
 
 local MAX_FENCED = 4096
 
--- gapless returns the fences of grants if they contain no ranges: all Seqs from the lowest
--- to the last are live, or there are too many leases for exact fences. Otherwise it
--- returns nil.
+-- gapless returns 1 if the fences of grants are exact and contain no ranges, because all Seqs
+-- from the lowest to the last are live; 0 if there are too many leases for exact fences;
+-- otherwise nil.
 local function gapless()
-  local exact = leaseCount <= MAX_FENCED and 1 or 0
-  if leaseCount > 0 and exact == 1 and leaseCount ~= lastSeq - lowest + 1 then return nil end
-  return pack('<dddd', exact, lowest, 0, 0)
+  if leaseCount > MAX_FENCED then return 0 end
+  return (leaseCount == 0 or leaseCount == lastSeq - lowest + 1) and 1 or nil
 end
 
 -- fences returns the fences of the grants among the results, in order: the lowest live
@@ -38,8 +41,8 @@ local function fences(all)
     end
   end
   if #seqs == 0 then return '' end
-  local nothing = gapless()
-  if nothing then return nothing end
+  local exact = gapless()
+  if exact then return pack('<dddd', exact, lowest, 0, 0) end
   -- With many leases, reading them all takes most of the call: 0.2 ms for a thousand. They are
   -- mostly a few runs, whose ends are found by counting. That needs all grants to be the newest
   -- leases, and gives up after some counts.
