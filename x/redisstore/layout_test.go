@@ -25,7 +25,8 @@ func TestStore_RejectsOtherLayouts(t *testing.T) {
 	for state, want := range map[string]string{
 		"state":  "created by an unreleased version of Sema (hint: delete it, or use another prefix or database)",
 		"state2": "created by an unreleased version of Sema (hint: delete it, or use another prefix or database)",
-		"data2":  "another release of Sema has written it",
+		"data1":  "created by an unreleased version of Sema (hint: delete it, or use another prefix or database)",
+		"data3":  "another release of Sema has written it",
 	} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +54,7 @@ func TestStore_RejectsOtherLayouts(t *testing.T) {
 			rejected("configure", store.Administer(ctx, "db", fleet.Command{Configure: &config}))
 			rejected("revoke", store.Administer(ctx, "db", fleet.Command{Revoke: &fleet.Revocation{Lease: 7}}))
 			rejected("delete of a version", store.Administer(ctx, "db", fleet.Command{Delete: true, DeleteVersion: 1}))
-			if state == "data2" {
+			if state == "data3" {
 				server.Must("ZADD", "sema:names", "0", "db")
 				_, err = store.List(ctx, protocol.ListQuery{})
 				rejected("list", err)
@@ -62,7 +63,7 @@ func TestStore_RejectsOtherLayouts(t *testing.T) {
 			if stored() != before {
 				t.Error("a rejected semaphore was changed")
 			}
-			if state == "data2" {
+			if state == "data3" {
 				return
 			}
 			if err := store.Administer(ctx, "db", fleet.Command{Delete: true}); err != nil {

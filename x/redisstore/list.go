@@ -91,7 +91,7 @@ func (s *Store) summarize(ctx context.Context, server *server, names []string, p
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.serverOf(name) != server })
 	reads := make(rueidis.Commands, len(names))
 	for i, name := range names {
-		reads[i] = client.B().Hmget().Key(s.location(name).keys[0]).Field("config", stateField).Build().ToPipe()
+		reads[i] = client.B().Hmget().Key(s.location(name).keys[0]).Field("config", stateField, "cold").Build().ToPipe()
 	}
 	now := protocol.Micros(time.Now().UnixMicro())
 	for i, result := range client.DoMulti(ctx, reads...) {
@@ -101,13 +101,14 @@ func (s *Store) summarize(ctx context.Context, server *server, names []string, p
 		}
 		config, absent := values[0].ToString()
 		state, unread := values[1].ToString()
+		cold, missing := values[2].ToString()
 		switch {
 		case absent != nil:
 			continue
-		case unread != nil:
+		case unread != nil || missing != nil:
 			return nil, withName(names[i], errOtherRelease)
 		}
-		one, err := unpackSummary(now, config, state)
+		one, err := unpackSummary(now, config, state+cold)
 		if err != nil {
 			return nil, withName(names[i], err)
 		}
@@ -118,7 +119,7 @@ func (s *Store) summarize(ctx context.Context, server *server, names []string, p
 }
 
 // stateField is STATE in script/1_state.lua.
-const stateField = "data1"
+const stateField = "data2"
 
 // unpackSummary unpacks the configuration and the state of a semaphore, which is in the
 // formats HOT and COLD of script/1_state.lua.
@@ -129,15 +130,15 @@ func unpackSummary(now protocol.Micros, config, state string) (one protocol.Summ
 		return one, u.err
 	}
 	u.rest = state
-	var n [16]int64
+	var n [17]int64
 	for i := range n {
 		n[i] = u.int()
 	}
 	if u.err != nil {
 		return one, u.err
 	}
-	last, rampFrom, rampAt := protocol.Micros(n[1]), n[14], protocol.Micros(n[15])
-	one.InUse, one.Leases, one.Sessions, one.Waiting = n[4], n[6], n[9], n[11]
+	last, rampFrom, rampAt := protocol.Micros(n[1]), n[15], protocol.Micros(n[16])
+	one.InUse, one.Leases, one.Sessions, one.Waiting = n[4], n[6], n[10], n[12]
 	rising, err := protocol.Restore(protocol.Image{Config: one.Config, RampFrom: rampFrom, RampAt: rampAt, Last: max(last, now)})
 	if err != nil {
 		return one, err

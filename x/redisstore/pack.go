@@ -142,9 +142,12 @@ func (u *unpacker) shortReply(b protocol.Batch) (epoch int64, r protocol.Reply, 
 	epoch, r.InUse = u.int(), u.int()
 	result, lease, gapless, floor := uint64(u.int()), protocol.Seq(u.int()), u.int(), protocol.Seq(u.int())
 	r.Config = u.config()
-	for _, op := range b.Ops {
+	for i, op := range b.Ops {
 		if op.Verb != protocol.Acquire {
 			continue
+		}
+		if r.Results == nil {
+			r.Results = make([]protocol.Result, 0, len(b.Ops)-i)
 		}
 		result, lease = result+1, lease+1
 		f := protocol.Result{N: result, Kind: protocol.Granted, Lease: lease, Weight: op.Weight, Ticket: op.Ticket}

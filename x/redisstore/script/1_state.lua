@@ -8,7 +8,7 @@
 -- script, which creates everything again in each call.
 --
 -- keys[1] is the hash of the semaphore, and the hash tag of all its keys:
---   {prefix:name}             hash: config, the state (see STATE), sessions (s…), leases (L…), tickets (T…)
+--   {prefix:name}             hash: config, the state (see STATE and COLD), sessions (s… and c…), leases (L…), tickets (T…)
 --                             and slots, packed for the script; and the configuration as text
 --   {prefix:name}:sessions    sorted set: "number instance" by deadline, in microseconds of the semaphore's clock
 --   {prefix:name}:leases      sorted set: leases by Seq, as text
@@ -35,12 +35,11 @@ local SESSIONS, LEASES, QUEUE, BLOCKS, SPENT, TOMBSTONE
 local SECOND, HOUR, WEEK = 1e6, 3600e6, 7 * 24 * 3600e6
 local NEVER = 9007199254740992
 local RATE = 1
-local REAP_AT_ONCE = 16
 
 -- STATE is the hash field of the state. Its name contains the data version of all records
 -- in the hash. A release that changes a layout changes the name, so that its program
 -- rejects the records of older ones, and they reject its records.
-local STATE = 'data1'
+local STATE = 'data2'
 
 -- Kinds of results. They are in a table, since Lua allows at most 200 locals at a time.
 local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5, TIMED_OUT = 6, REVOKED = 7, INVALID = 8, UNDECIDED = 9 }
@@ -48,18 +47,12 @@ local IS = { GRANTED = 1, FULL = 2, QUEUE_FULL = 3, TOO_LARGE = 4, DRAINING = 5,
 -- Functions of Lua and Redis. They do not exist yet while a library is loaded, so the
 -- first call looks them up.
 local call, pack, read
-local floor, max, min, format, match, sub, find
+local floor, max, min, format, match, sub
 
 local function findFunctions()
   call, pack, read = redis.call, struct.pack, struct.unpack
   floor, max, min = math.floor, math.max, math.min
-  format, match, sub, find = string.format, string.match, string.sub, string.find
-end
-
--- endsWith reports whether a text consists of size bytes and an end. Comparing in place is
--- faster than creating a string of the end, all of whose bytes Redis hashes.
-local function endsWith(text, size, tail)
-  return #text == size + #tail and find(text, tail, size + 1, true) == size + 1
+  format, match, sub = string.format, string.match, string.sub
 end
 
 local function integer(n)
@@ -139,14 +132,54 @@ local storedLeases, storedWaiting     -- number of members in the sorted sets
 local goneFields, newFields           -- fields of the hash to remove and to write
 local owners                          -- members of the sorted sets by session, if they had to be read
 
-local HOT, COLD = '<dddddddd', '<ddddddddddddddd' -- formats of the state: the fields that almost every call changes, and the others
-local cold -- packed form of the COLD fields; nil if a field may have changed since
+-- The state has two parts. STATE contains the fields that almost every call changes, in the
+-- format HOT. The hash field cold contains the others, in the format COLD. stamp is a number that
+-- changes with the configuration and with cold, which are cached by it, see cache.keep.
+local HOT, COLD = '<ddddddddd', '<ddddddddddddddd'
+local stamp
+local cold                            -- packed form of the COLD fields; nil if a field may have changed since
 
 local function loadConfig(packed)
   if packed == configured then return end
   configured = packed
   kind, capacity, whole, ramp, maxWaiters, ttl, window, numbered, draining, version, protocol = read('<ddddddddddd', packed)
   lifetime = format('%.0f', floor((WEEK + 2 * ttl) / 1000))
+end
+
+-- What few calls change is cached, since Redis hashes every byte of every string that Lua creates:
+-- reading or writing it would take a tenth of a call. A stamp identifies what is cached: it is the time
+-- of a change, or one more than the stamp before. Another process that has changed something meanwhile
+-- has also written the server key, see identify, which then discards everything.
+local part -- of the semaphore of this call: stamp, config, cold, and rests of sessions, see rests.keep; nil if it is new
+local cache = {} -- its functions, since Lua allows at most 200 locals at a time
+do
+
+local parts, cached = {}, 0 -- by key; number of semaphores and sessions
+local MAX_CACHED = 4000
+
+function cache.discard() parts, cached = {}, 0 end
+
+-- note bounds what is cached. It keeps the part of this call.
+function cache.note()
+  if cached >= MAX_CACHED then
+    parts, cached = { [BASE] = part }, 0
+    if part then part.rests = {} end
+  end
+  cached = cached + 1
+end
+
+function cache.of(key) return parts[key] end
+
+-- keep caches the configuration and the COLD fields that belong to the stamp.
+function cache.keep(config, fields)
+  if not part then
+    cache.note()
+    part = { rests = {} }
+    parts[BASE] = part
+  end
+  part.stamp, part.config, part.cold = stamp, config, fields
+end
+
 end
 
 -- ticked returns the present time of the semaphore's own clock. The clock follows the
@@ -236,6 +269,7 @@ local function identify(clientEpoch, used)
   local known = call('GET', SERVER)
   if known and known ~= runText then
     runText = known
+    cache.discard()
     local since, number, loss
     storedRun, since, number, loss = match(known, '^(%x+) (%d+) (%d+) ([12])$')
     runSince, runEpoch, runLoss = tonumber(since or 0), tonumber(number or 0), tonumber(loss or 0)
@@ -292,20 +326,25 @@ local function runQuarantine(promotion) return quarantine(runSince, runLoss == 2
 
 -- unreleased reports whether the semaphore has a layout that no released version wrote.
 local UNRELEASED, OTHER_RELEASE = 'SEMALAYOUT unreleased', 'SEMALAYOUT another release'
-function unreleased() return call('HEXISTS', BASE, 'state') + call('HEXISTS', BASE, 'state2') > 0 end
+function unreleased() return call('HEXISTS', BASE, 'state') + call('HEXISTS', BASE, 'state2') + call('HEXISTS', BASE, 'data1') > 0 end
 
 -- load unpacks the configuration and state of the semaphore and reports whether the
 -- semaphore exists. It also returns an error if the layout is another one.
-function load(config, state, clientEpoch, promotion)
-  identify(clientEpoch, config)
-  if not config then return false end
+function load(state, clientEpoch, promotion)
+  local exists = state or call('HEXISTS', BASE, 'config') == 1
+  identify(clientEpoch, exists)
+  if not exists then return false end
   if not state then return false, redis.error_reply(unreleased() and UNRELEASED or OTHER_RELEASE) end
-  loadConfig(config)
-  clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest = read(HOT, state)
-  if not cold or not endsWith(state, 8 * 8, cold) then
-    local rest = sub(state, 8 * 8 + 1)
-    lastSession, sessionCount, wanted, waiting, arrivals, notifiedFirst, rampFrom, rampAt, unnotified, notified, epoch, hold, kept, leastLag, stepped = read(COLD, rest)
-    cold = rest
+  clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest, stamp = read(HOT, state)
+  part = cache.of(BASE)
+  if not part or part.stamp ~= stamp then
+    local stored = call('HMGET', BASE, 'config', 'cold')
+    cache.keep(stored[1], stored[2])
+  end
+  loadConfig(part.config)
+  if part.cold ~= cold then
+    lastSession, sessionCount, wanted, waiting, arrivals, notifiedFirst, rampFrom, rampAt, unnotified, notified, epoch, hold, kept, leastLag, stepped = read(COLD, part.cold)
+    cold = part.cold
   end
   storedLeases, storedWaiting = leaseCount, waiting
   if epoch ~= runEpoch then
@@ -328,7 +367,7 @@ function initialize(packed, promotion)
   local first = max(tonumber(call('GET', TOMBSTONE) or 0), now + LEAP)
   clock, last, lastSeq, lastSession, renewals, inUse, wanted = now, now, first, first, 0, 0, 0
   waiting, arrivals, notifiedFirst, rampFrom, rampAt, soonest = 0, 0, 0, capacity, now, NEVER
-  sessionCount, leaseCount, lowest, unnotified, notified, storedLeases, storedWaiting = 0, 0, 0, 0, 0, 0, 0
+  sessionCount, leaseCount, lowest, unnotified, notified, storedLeases, storedWaiting, stamp, part = 0, 0, 0, 0, 0, 0, 0, 0, nil
   epoch, hold, kept, leastLag, stepped = runEpoch, clock + max(runQuarantine(promotion), quarantine(gap, 0)), 0, 0, 0
   call('DEL', SESSIONS, LEASES, QUEUE, BLOCKS, SPENT)
 end

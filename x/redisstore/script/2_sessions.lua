@@ -1,25 +1,65 @@
 -- Sessions and their results.
 
--- A session's record has three parts: the fields that almost every call changes, and the
--- size of the rest; the rest; and the packed results. unacknowledged is the number of
--- results, held the number of leases. owner is the 16 bytes of the session's key and its
--- principal. lastTicket is the highest ticket that was ever queued: a higher one is not in
--- the queue. before is the number of the last result of an earlier run of the server; -1
--- once the session has sent a batch to this run.
-local RECORD, RECORD_SIZE, REST = '<ddddddddd', 9 * 8, '<I4c0dddddddI4c0I4c0'
+-- A session has two fields. s… contains what almost every call changes, in the format RECORD, and the
+-- packed results. c… contains the rest. The stamp in RECORD changes with the rest.
+--
+-- unacknowledged is the number of results, held the number of leases. owner is the 16 bytes of
+-- the session's key and its principal. lastTicket is the highest ticket that was ever queued:
+-- a higher one is not in the queue. before is the number of the last result of an earlier run
+-- of the server; -1 once the session has sent a batch to this run.
+local RECORD = '<ddddddddd'
 
--- decodeSession returns a session without its leases and tickets. Its tables leases and
+local function fieldOf(id) return 's' .. id end
+
+local decodeSession
+local rests = {} -- functions for sessions and their rests
+do
+
+local RECORD_SIZE, REST = 9 * 8, '<I4c0dddddddI4c0I4c0'
+
+function rests.field(id) return 'c' .. id end
+
+-- keep unpacks and caches the rest of a session.
+function rests.keep(id, at, text)
+  local rest = { stamp = at, text = text }
+  rest.owner, rest.revocations, rest.epoch, rest.recalled, rest.pooled, rest.waits, rest.before, rest.lastTicket, rest.instance, rest.client = read(REST, text)
+  if not part.rests[id] then cache.note() end
+  part.rests[id] = rest
+  return rest
+end
+
+-- of returns the rest of a session, as keep does.
+function rests.of(id, at)
+  local rest = part.rests[id]
+  if rest and rest.stamp == at then return rest end
+  return rests.keep(id, at, call('HGET', BASE, rests.field(id)))
+end
+
+function rests.pack(r)
+  return pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance, #r.client, r.client)
+end
+
+-- new returns a session without its leases and tickets. Its tables leases and
 -- tickets contain those that are read later; false means absent. newResults are the
 -- results that this call adds.
-local function decodeSession(id, packed)
-  local seq, deadline, renewed, renewal, lastResult, unacknowledged, scored, held, size = read(RECORD, packed)
-  local owner, revocations, of, recalled, pooled, waits, before, lastTicket, instance, client = read(REST, packed, RECORD_SIZE + 1)
+function rests.new(id, owner, instance, client)
   return {
-    id = id, seq = seq, deadline = deadline, renewed = renewed, renewal = renewal, lastResult = lastResult, unacknowledged = unacknowledged, scored = scored, held = held,
-    recalled = recalled, pooled = pooled, waits = waits, waitsStored = waits, revocations = revocations, epoch = of, before = before,
-    lastTicket = lastTicket, instance = instance, client = client, owner = owner, results = sub(packed, RECORD_SIZE + size + 1), dirty = false, ended = false,
-    leases = {}, tickets = {}, newResults = {},
+    id = id, seq = 0, deadline = 0, renewed = 0, renewal = 0, lastResult = 0, unacknowledged = 0, scored = 0, held = 0, stamp = 0,
+    recalled = 0, pooled = 0, waits = 0, waitsStored = 0, revocations = 0, epoch = epoch, before = -1, lastTicket = 0,
+    instance = instance, client = client, owner = owner, results = '', dirty = false, ended = false, leases = {}, tickets = {}, newResults = {},
   }
+end
+
+function decodeSession(id, packed)
+  local r = rests.new(id)
+  r.seq, r.deadline, r.renewed, r.renewal, r.lastResult, r.unacknowledged, r.scored, r.held, r.stamp = read(RECORD, packed)
+  r.results = sub(packed, RECORD_SIZE + 1)
+  local rest = rests.of(id, r.stamp)
+  r.rest, r.owner, r.revocations, r.epoch, r.recalled, r.pooled = rest.text, rest.owner, rest.revocations, rest.epoch, rest.recalled, rest.pooled
+  r.waits, r.waitsStored, r.before, r.lastTicket, r.instance, r.client = rest.waits, rest.waits, rest.before, rest.lastTicket, rest.instance, rest.client
+  return r
+end
+
 end
 
 -- resultsOf returns the packed results that the session has not acknowledged.
@@ -27,13 +67,6 @@ local function resultsOf(r)
   if #r.newResults > 0 then r.results, r.newResults = r.results .. table.concat(r.newResults), {} end
   return r.results
 end
-
-local function encodeSession(r)
-  local rest = pack(REST, #r.owner, r.owner, r.revocations, r.epoch, r.recalled, r.pooled, r.waits, r.before, r.lastTicket, #r.instance, r.instance, #r.client, r.client)
-  return pack(RECORD, r.seq, r.deadline, r.renewed, r.renewal, r.lastResult, r.unacknowledged, r.scored, r.held, #rest) .. rest .. resultsOf(r)
-end
-
-local function fieldOf(id) return 's' .. id end
 
 -- session returns the session with a number, or false.
 local function session(id)

@@ -133,7 +133,7 @@ function endSession(r)
     end
   end
   call('ZREM', SESSIONS, memberOf(r))
-  call('HDEL', BASE, fieldOf(r.id))
+  call('HDEL', BASE, fieldOf(r.id), rests.field(r.id))
   sessionCount = sessionCount - 1
   sessions[r.id] = false
   r.ended = true
@@ -253,7 +253,7 @@ end
 
 -- begin applies the time that has passed since the last call.
 local function begin()
-  budget, more = REAP_AT_ONCE, false
+  budget, more = 16, false -- of expired sessions, others are ended by later calls
   cold = nil -- until write sets it: if this call fails, the next one has to read it
   advance()
   reap()

@@ -30,8 +30,7 @@ local function bulk(command, key, items)
   for i = 1, #items, 1000 do call(command, key, unpack(items, i, min(i + 999, #items))) end
 end
 
--- packState packs the HOT fields, followed by cold.
-local function packState() return pack('<ddddddddc0', clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest, cold) end
+local function packState() return pack(HOT, clock, last, renewals, lastSeq, inUse, soonest, leaseCount, lowest, stamp) end
 
 local write
 do -- local to write, since Lua allows at most 200 locals at a time
@@ -53,6 +52,17 @@ end
 local function addField(name, value)
   local n = #newFields
   newFields[n + 1], newFields[n + 2] = name, value
+end
+
+-- writeSession adds the fields of a session to those that are written.
+local function writeSession(r)
+  local rest = rests.pack(r)
+  if rest ~= r.rest then
+    r.stamp = max(now, r.stamp + 1)
+    addField(rests.field(r.id), rest)
+    rests.keep(r.id, r.stamp, rest)
+  end
+  addField(fieldOf(r.id), pack(RECORD, r.seq, r.deadline, r.renewed, r.renewal, r.lastResult, r.unacknowledged, r.scored, r.held, r.stamp) .. resultsOf(r))
 end
 
 local function writeLeases()
@@ -104,13 +114,18 @@ end
 function write(replyTo)
   writeLeases()
   writeQueue()
-  for id, r in pairs(sessions) do
-    if r and r.dirty then addField(fieldOf(id), encodeSession(r)) end
-  end
   local putOff = version == 1 and (now < kept or now - kept > HOUR)
   if putOff then kept = now end
   cold = pack(COLD, lastSession, sessionCount, wanted, waiting, arrivals, notifiedFirst, rampFrom, rampAt, unnotified, notified, epoch, hold, kept, leastLag, stepped)
+  if not part or part.cold ~= cold or part.config ~= configured then
+    stamp = max(now, stamp + 1)
+    addField('cold', cold)
+    cache.keep(configured, cold)
+  end
   addField(STATE, packState())
+  for id, r in pairs(sessions) do
+    if r and r.dirty then writeSession(r) end
+  end
   if slotNumbers.taken then addField('slots', slotNumbers.all()) end
   bulk('HDEL', BASE, goneFields) -- before HSET: a ticket may have been queued again
   bulk('HSET', BASE, newFields)

@@ -39,8 +39,7 @@ local function open(exists, at, promotion)
   noteHighest(highest)
   lastSession = lastSession + 1
   local id = format('%.0f', lastSession)
-  local rest = pack(REST, #owner, owner, 0, epoch, 0, 0, 0, -1, 0, #instance, instance, #client, client)
-  local r = decodeSession(id, pack(RECORD, 0, 0, 0, 0, 0, 0, 0, 0, #rest) .. rest)
+  local r = rests.new(id, owner, instance, client)
   sessions[id] = r
   renew(r)
   sessionCount = sessionCount + 1
@@ -172,8 +171,7 @@ function administer(keys, args)
   resetCall()
   local what, seen, promotion, at = read('<I4c0dd', REQUEST)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
-  local stored = call('HMGET', BASE, 'config', STATE)
-  local exists, failed = load(stored[1], stored[2], seen, promotion)
+  local exists, failed = load(call('HGET', BASE, STATE), seen, promotion)
   if failed then return what == 'delete' and delete(at, failed) or failed end
   if what == 'open' then return open(exists, at, promotion) end
   if not exists then return pack('<dd', runEpoch, ABSENT) end

@@ -132,14 +132,14 @@ function apply(keys, args)
   if cutOff(promotion) then return redis.error_reply(CUT_OFF) end
   -- One command reads the semaphore, the session and the leases that the batch releases.
   local field = fieldOf(id)
-  local stored = call('HMGET', BASE, 'config', STATE, field, unpack(args, 4, min(#args, 1003)))
-  local exists, failed = load(stored[1], stored[2], seen, promotion)
+  local stored = call('HMGET', BASE, STATE, field, unpack(args, 4, min(#args, 1003)))
+  local exists, failed = load(stored[1], seen, promotion)
   if failed then return failed end
   if not exists then
     remember(highest)
     return pack(HEAD, runEpoch, 0, 0, STATUS.UNKNOWN, 0, 0, 0, 0, 0, 0, 0)
   end
-  local record = stored[3]
+  local record = stored[2]
   local reply = ranges >= 0 and record and plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, order, at)
   if reply then return reply end
 
@@ -151,8 +151,8 @@ function apply(keys, args)
   local status = STATUS.UNKNOWN
   if r and r.owner == owner and not expired(r) then -- an expired session may not have been ended yet
     noteHighest(highest)
-    for i = 4, #stored do
-      local name = sub(args[i], 2)
+    for i = 3, #stored do
+      local name = sub(args[i + 1], 2)
       if r.leases[name] == nil then decodeLease(r, name, stored[i]) end
     end
     status = applyBatch(r, seq, ack, ends, order, at + max(ranges, 0) * 16, args)

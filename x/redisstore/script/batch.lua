@@ -11,11 +11,7 @@ local STATUS = { APPLIED = 0, REPEATED = 1, STALE = 2, UNKNOWN = 3 }
 -- equal. Each further ticket is one more than the ticket before. The waits of the acquires
 -- follow if any op has one.
 -- HEAD is the head of a reply. The configuration, the results and their fences follow.
--- SHORT is the reply to a batch of the fast path, which begins with 0: the epoch, what is in use,
--- the last result and the last Seq before the batch, exact and lowest of gapless, or -1 if
--- fences follow; the configuration; and the fences. The client knows the rest: the acquires of
--- the batch are granted in order.
-local BATCH, RUN, HEAD, SHORT = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd', '<dddddddc0c0'
+local BATCH, RUN, HEAD = '<ddI4c0I4c0ddddddI4c0', '<dI4c0ddddI4c0', '<ddddddddddd'
 
 local MAX_FENCED = 4096
 

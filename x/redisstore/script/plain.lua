@@ -4,6 +4,12 @@
 -- is notified then, and only the changes have to be written. The result is the same as that
 -- of apply.lua, in half the time for one op and a fifth for hundreds.
 
+-- SHORT is the reply to a batch of the fast path. It begins with 0, so that it differs from HEAD: the
+-- epoch, what is in use, the last result and the last Seq before the batch, what gapless returns or
+-- -1 if fences follow, lowest, the configuration, and the fences. The client derives the results: all
+-- acquires of the batch are granted, in order.
+local SHORT = '<dddddddc0c0'
+
 -- resting reports whether only batches change the semaphore until its clock reaches at,
 -- and nothing is undecided.
 local function resting(at)
@@ -11,11 +17,11 @@ local function resting(at)
     now >= last and at >= hold and now - leastLag <= soonest and (version ~= 1 or now >= kept and now - kept <= HOUR)
 end
 
--- weightOf returns the total weight of the leases whose fields are stored[4] and after.
+-- weightOf returns the total weight of the leases whose fields are stored[3] and after.
 -- It returns nil if one is missing, another session's, a block, revoked or numbered.
 local function weightOf(stored, id)
   local one, sum = '1 ' .. id, 0
-  for i = 4, #stored do
+  for i = 3, #stored do
     local weight = 1
     if stored[i] ~= one then
       local text, owner = match(stored[i] or '', '^(%d+) (%d+)$')
@@ -75,35 +81,16 @@ local function add(id, lastResult, at, written)
   return results, lastResult
 end
 
--- rests caches the second part of the records of sessions, which the fast path does not change,
--- by number of the session.
-local rests, cached = {}, 0
-
--- restOf returns the second part of a record.
-local function restOf(id, record, size)
-  local rest = rests[id]
-  if rest and #rest.text == size and find(record, rest.text, RECORD_SIZE + 1, true) == RECORD_SIZE + 1 then return rest end
-  if not rest then
-    if cached == 1000 then rests, cached = {}, 0 end
-    cached = cached + 1
-  end
-  local owner, revocations, of = read('<I4c0dd', record, RECORD_SIZE + 1)
-  rest = { text = sub(record, RECORD_SIZE + 1, RECORD_SIZE + size), owner = owner, revocations = revocations, epoch = of }
-  rests[id] = rest
-  return rest
-end
-
 -- plain applies a batch on the fast path and returns the reply. It returns nil, and
 -- changes nothing, if the batch cannot use the fast path.
 function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants, order, at)
   local clockNow = ticked()
   local full = inUse + wants > capacity
   if full and (ranges == 0 or string.find(order, 'ar', 1, true)) or not resting(clockNow) then return nil end
-  local record = stored[3]
-  local lastBatch, deadline, _, _, lastResult, unacknowledged, scored, held, size = read(RECORD, record)
-  local rest = restOf(id, record, size)
-  local whose, revocations, of = rest.owner, rest.revocations, rest.epoch
-  if whose ~= owner or seq <= lastBatch or deadline < clockNow or of ~= epoch or unacknowledged > 0 and (ack < lastResult or revocations > 0) then return nil end
+  local record = stored[2]
+  local lastBatch, deadline, _, _, lastResult, unacknowledged, scored, held, stampOf = read(RECORD, record)
+  local rest = rests.of(id, stampOf)
+  if rest.owner ~= owner or seq <= lastBatch or deadline < clockNow or rest.epoch ~= epoch or unacknowledged > 0 and (ack < lastResult or rest.revocations > 0) then return nil end
   local released = weightOf(stored, id)
   if not released or full and inUse - released + wants > capacity then return nil end
 
@@ -112,8 +99,7 @@ function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants,
   soonest = min(soonest, deadline)
   noteHighest(highest)
   if deadline - scored > ttl / 64 then
-    local instance = read('<I4c0', record, RECORD_SIZE + 4 + #owner + 7 * 8 + 1)
-    call('ZADD', SESSIONS, integer(deadline), id .. ' ' .. instance)
+    call('ZADD', SESSIONS, integer(deadline), id .. ' ' .. rest.instance)
     scored = deadline
   end
   local before, seqBefore, resultBefore, results = leaseCount, lastSeq, lastResult, ''
@@ -133,11 +119,8 @@ function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants,
   end
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
   written[2] = packState()
-  -- The format of RECORD, and texts without their length: concatenating them afterwards takes
-  -- longer.
-  written[4] = pack('<dddddddddc0c0', seq, deadline, now, renewals, lastResult, unacknowledged, scored, held + leaseCount - before, size,
-    rest.text, results)
+  written[4] = pack('<dddddddddc0', seq, deadline, now, renewals, lastResult, unacknowledged, scored, held + leaseCount - before, stampOf, results)
   bulk('HSET', BASE, written)
-  local exact = gapless()
+  local exact = wants == 0 and 0 or gapless() -- without grants there are no fences
   return pack(SHORT, 0, epoch, inUse, resultBefore, seqBefore, exact or -1, lowest, configured, exact and '' or fences(results))
 end
