@@ -43,42 +43,44 @@ local function remove(ranges, at)
   end
 end
 
--- add creates leases for all acquires from byte at of the request on. It returns the packed
--- results and the number of the last result.
---
--- Redis hashes every byte of every string that Lua creates, which takes more time than anything
--- else here. So the text of a single lease is concatenated in one expression, and the equal parts of
--- several are built once.
-local function add(id, lastResult, at, written)
-  local added, results, n, m = {}, nil, 0, #written
+-- resultOf returns the packed result of a run of grants.
+local function resultOf(lastResult, weight, count, ticket)
+  return pack(RESULT, lastResult + 1, IS.GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
+end
+
+-- addOne creates the lease of the acquire at byte at of the request if the request contains no other.
+-- It returns the packed result, and the hash field of the lease and its value. Most batches have one
+-- acquire, so it creates as few strings and tables as possible.
+local function addOne(id, lastResult, at)
+  local count, ticket, weight, _, _, timed, details, after = read(RUN, REQUEST, at)
+  if count > 1 or after + timed * 8 <= #REQUEST then return nil end
+  local result, seq, much = resultOf(lastResult, weight, 1, ticket), seqText(lastSeq + 1), numberText(weight)
+  lastSeq, leaseCount = lastSeq + 1, leaseCount + 1
+  call('ZADD', LEASES, seq, seq .. ' session=' .. id .. ' weight=' .. much .. ' since=' .. timeText(now) .. ' as=permit details=' .. details)
+  return result, 'L' .. seq, much .. ' ' .. id
+end
+
+-- addAll creates the leases of all acquires from byte at of the request on, and appends their hash
+-- fields to written. It returns the packed results and the number of the last result.
+local function addAll(id, lastResult, at, written)
+  local added, results, n, m = {}, {}, 0, #written
   while at <= #REQUEST do
-    local count, ticket, weight, timed, details, _
-    count, ticket, weight, _, _, timed, details, at = read(RUN, REQUEST, at)
-    at = at + timed * count * 8
-    local result = pack(RESULT, lastResult + 1, IS.GRANTED, lastSeq + 1, weight, count, #ticket, ticket, 0, '')
-    results = results and results .. result or result
-    lastResult = lastResult + count
+    local count, ticket, weight, _, _, timed, details, after = read(RUN, REQUEST, at)
+    at = after + timed * count * 8
+    results[#results + 1] = resultOf(lastResult, weight, count, ticket)
     local much = numberText(weight)
+    local rest = ' session=' .. id .. ' weight=' .. much .. ' since=' .. timeText(now) .. ' as=permit details=' .. details
     local field = much .. ' ' .. id
-    if count == 1 then
-      local seq = seqText(lastSeq + 1)
-      added[n + 1], added[n + 2] = seq, seq .. ' session=' .. id .. ' weight=' .. much .. ' since=' .. timeText(now) .. ' as=permit details=' .. details
+    for i = 1, count do
+      local seq = seqText(lastSeq + i)
+      added[n + 1], added[n + 2] = seq, seq .. rest
       written[m + 1], written[m + 2] = 'L' .. seq, field
       n, m = n + 2, m + 2
-    else
-      local rest = ' session=' .. id .. ' weight=' .. much .. ' since=' .. timeText(now) .. ' as=permit details=' .. details
-      for i = 1, count do
-        local seq = seqText(lastSeq + i)
-        added[n + 1], added[n + 2] = seq, seq .. rest
-        written[m + 1], written[m + 2] = 'L' .. seq, field
-        n, m = n + 2, m + 2
-      end
     end
-    lastSeq = lastSeq + count
-    leaseCount = leaseCount + count
+    lastResult, lastSeq, leaseCount = lastResult + count, lastSeq + count, leaseCount + count
   end
   bulk('ZADD', LEASES, added)
-  return results, lastResult
+  return table.concat(results), lastResult
 end
 
 -- plain applies a batch on the fast path and returns the reply. It returns nil, and
@@ -102,25 +104,36 @@ function plain(id, owner, field, stored, args, seq, ack, highest, ranges, wants,
     call('ZADD', SESSIONS, integer(deadline), id .. ' ' .. rest.instance)
     scored = deadline
   end
-  local before, seqBefore, resultBefore, results = leaseCount, lastSeq, lastResult, ''
+  local before, seqBefore, resultBefore = leaseCount, lastSeq, lastResult
   if #args > 3 then
     leaseCount = leaseCount - #args + 3
     remove(ranges, at)
     call('HDEL', BASE, unpack(args, 4))
   end
-  local written = { STATE, '', field, '' }
-  unacknowledged = 0
+  local results, leaseField, lease, written = '', nil, nil, nil
   if wants > 0 then
     local none = leaseCount == 0
     if none then lowest = lastSeq + 1 end
-    results, lastResult = add(id, lastResult, at + ranges * 16, written)
-    unacknowledged = lastResult - resultBefore
+    results, leaseField, lease = addOne(id, lastResult, at + ranges * 16)
+    if results then
+      lastResult = lastResult + 1
+    else
+      written = { STATE, '', field, '' }
+      results, lastResult = addAll(id, lastResult, at + ranges * 16, written)
+    end
     if none then keep(LEASES) end
   end
   if lowest == 0 and leaseCount > 0 then lowest = tonumber(numberIn(call('ZRANGE', LEASES, 0, 0)[1])) end
-  written[2] = packState()
-  written[4] = pack('<dddddddddc0', seq, deadline, now, renewals, lastResult, unacknowledged, scored, held + leaseCount - before, stampOf, results)
-  bulk('HSET', BASE, written)
+  local state = packState()
+  record = pack('<dddddddddc0', seq, deadline, now, renewals, lastResult, lastResult - resultBefore, scored, held + leaseCount - before, stampOf, results) -- RECORD
+  if written then
+    written[2], written[4] = state, record
+    bulk('HSET', BASE, written)
+  elseif lease then
+    call('HSET', BASE, STATE, state, field, record, leaseField, lease)
+  else
+    call('HSET', BASE, STATE, state, field, record)
+  end
   local exact = wants == 0 and 0 or gapless() -- without grants there are no fences
   return pack(SHORT, 0, epoch, inUse, resultBefore, seqBefore, exact or -1, lowest, configured, exact and '' or fences(results))
 end
