@@ -73,7 +73,7 @@ func TestSite_FilesAndLinks(t *testing.T) {
 		},
 		"learn/index.html": {`href="../one.html"`, `href="../assets/site.css"`, `href="../play/"`, `data-root="../"`},
 		"http-api.html":    {`<h3 id="get-v1name">`, `Get &lt;it&gt;`},
-		"index.html":       {"<h1 id=\"sema\">Sema</h1>", "go install ./cmd/sema", `<h2 id="index">`, `<h3 id="guides">`},
+		"index.html":       {"<h1 id=\"sema\">Sema</h1>", "make install", `<h2 id="index">`, `<h3 id="guides">`},
 		"symbols.html":     {`<h2 id="sema">`, `<tr id="sema.Semaphore.Acquire">`},
 	} {
 		content := string(s.files[page].content)
