@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/sema-go/sema/x/internal/filelock"
 )
 
 // An owner is the exclusive right of one process to a file. It holds two locks:
@@ -30,7 +32,7 @@ func own(path string) (*owner, error) {
 		return nil, wrapError(path, fmt.Errorf("open the lock file: %w", err))
 	}
 	o := &owner{lock: lock}
-	locked, err := tryLock(lock)
+	locked, err := filelock.Try(lock)
 	switch {
 	case err != nil:
 		lock.Close()
@@ -81,7 +83,7 @@ func (o *owner) release() {
 		unlockDatabase(o.database)
 		o.database.Close()
 	}
-	unlock(o.lock)
+	filelock.Unlock(o.lock)
 	o.lock.Close()
 }
 

@@ -7,11 +7,7 @@ import (
 	"os"
 )
 
-// tryLock fails: these systems have no lock that is dropped when the process ends.
-func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
-
-func unlock(*os.File) {}
-
+// tryLockDatabase fails, as [filelock.Try] does.
 func tryLockDatabase(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
 func unlockDatabase(*os.File) {}

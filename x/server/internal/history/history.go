@@ -22,6 +22,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sema-go/sema/x/internal/filelock"
 )
 
 const (
@@ -217,7 +219,7 @@ func (h *History) Close() error {
 		}
 	}
 	if h.lock != nil {
-		unlock(h.lock)
+		filelock.Unlock(h.lock)
 		all = append(all, h.lock.Close())
 		h.lock = nil
 	}

@@ -1,20 +1,26 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sema-go/sema/x/internal/filelock"
 )
 
 // lock locks a directory until the file is closed or the process ends: two servers would
-// overwrite each other's files.
+// overwrite each other's files. Some systems have no such lock.
 func lock(directory string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(directory, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the history: %w", err)
 	}
-	ours, err := tryLock(f)
+	ours, err := filelock.Try(f)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return f, nil
+	}
 	if err == nil && ours {
 		if err = f.Truncate(0); err == nil {
 			_, err = fmt.Fprintln(f, os.Getpid())
@@ -22,7 +28,7 @@ func lock(directory string) (*os.File, error) {
 		if err == nil {
 			return f, nil
 		}
-		unlock(f)
+		filelock.Unlock(f)
 	}
 	defer f.Close()
 	if err != nil {
