@@ -19,7 +19,7 @@ var layers = []string{
 	"internal/axe", "internal/advice", "internal/waitfor", "internal/callsite", "internal/describe", "internal/seal", "internal/list", "internal/monotonic", ".", "internal/gatestats", "rate", "wfq", "classic", "pool", "group", "registry",
 	"internal/storetest", "internal/storetest/redistest", "internal/storetest/pgtest", "internal/storetest/etcdtest", "internal/storetest/promtest", "internal/proctest", "internal/upstreamtest",
 	"host/internal/futex", "host/internal/tally", "host", "host/posix", "host/sysv", "admit", "tune",
-	"internal/survey", "fleet/protocol", "internal/sessiontest", "fleet", "internal/leasing", "fleet/memstore", "fleet/fleettest", "sematest",
+	"internal/survey", "internal/filter", "fleet/protocol", "internal/sessiontest", "fleet", "internal/leasing", "fleet/memstore", "fleet/fleettest", "sematest",
 }
 
 // testKits are the packages for tests, which may import testing libraries.
