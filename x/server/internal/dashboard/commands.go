@@ -27,26 +27,34 @@ func commandsOf(r *http.Request, want action, token bool) []command {
 		}
 		return line + " " + quoted(at)
 	}
-	cli := func(args ...string) string {
-		line := "sema " + args[0] + " " + quoted(want.name)
-		for _, arg := range args[1:] {
-			line += " " + arg
+	// cli returns a command with its flags, and with the arguments after the name.
+	cli := func(verb, flags string, args ...string) string {
+		store := "sema://"
+		if scheme(r) == "https" {
+			store = "semas://"
 		}
-		return line + " --store " + quoted("sema://"+safeHost(r))
+		flags += " --store " + quoted(store+safeHost(r))
+		operands := strings.Join(append([]string{quoted(want.name)}, args...), " ")
+		if strings.HasPrefix(want.name, "-") {
+			return "sema " + verb + flags + " -- " + operands // the name is no flag
+		}
+		return "sema " + verb + " " + operands + flags
 	}
 	switch want.verb {
-	case "drain", "resume":
-		return []command{{"CLI", cli(want.verb)}, {"curl", curl("POST", path+"/"+want.verb, "")}}
+	case "drain": // without waiting for held permits, as the button
+		return []command{{"CLI", cli("drain", " --wait 0")}, {"curl", curl("POST", path+"/drain", "")}}
+	case "resume":
+		return []command{{"CLI", cli("resume", "")}, {"curl", curl("POST", path+"/resume", "")}}
 	case "delete":
-		return []command{{"CLI", cli("rm")}, {"curl", curl("DELETE", path, "")}}
+		return []command{{"CLI", cli("rm", "")}, {"curl", curl("DELETE", path, "")}}
 	case "resize":
 		return []command{
-			{"CLI", cli("set", fmt.Sprintf("--capacity %d --ramp %d", want.capacity, want.ramp))},
+			{"CLI", cli("set", fmt.Sprintf(" --capacity %d --ramp %d", want.capacity, want.ramp))},
 			{"curl", curl("PUT", path, fmt.Sprintf(`{"capacity":%d,"ramp":%d}`, want.capacity, want.ramp))},
 		}
 	case "revoke":
 		lease := fmt.Sprint(want.lease)
-		return []command{{"CLI", cli("revoke", lease)}, {"curl", curl("POST", path+"/leases/"+lease+"/revoke", "")}}
+		return []command{{"CLI", cli("revoke", "", lease)}, {"curl", curl("POST", path+"/leases/"+lease+"/revoke", "")}}
 	case "revoke-all":
 		var leases strings.Builder
 		for _, lease := range want.leases {
@@ -54,7 +62,7 @@ func commandsOf(r *http.Request, want action, token bool) []command {
 		}
 		each := func(line string) string { return "for lease in" + leases.String() + "; do " + line + "; done" }
 		return []command{
-			{"CLI", each(cli("revoke", "$lease"))},
+			{"CLI", each(cli("revoke", "", "$lease"))},
 			{"curl", each(curl("POST", path+"/leases/", "") + `"$lease"/revoke`)},
 		}
 	}

@@ -297,7 +297,7 @@ var sources embed.FS
 // it.
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"asset": assetURL, "semaphoreURL": func(name string) string { return semaphore{Name: name}.URL() }, "brief": Brief, "perSecond": perSecond, "confirm": questionURL, "count": count, "count64": func(n int) string { return count(int64(n)) }, "permits": permits, "age": age,
+		"asset": assetURL, "filterWords": filterWords, "semaphoreURL": func(name string) string { return semaphore{Name: name}.URL() }, "brief": Brief, "perSecond": perSecond, "confirm": questionURL, "count": count, "count64": func(n int) string { return count(int64(n)) }, "permits": permits, "age": age,
 		"clock": func(t time.Time) string { return t.Format(time.TimeOnly) },
 	}).ParseFS(sources, "templates/*.html"))
 })

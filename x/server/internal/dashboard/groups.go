@@ -3,6 +3,7 @@ package dashboard
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // An item is a row of the overview's table: a semaphore, or a group of them.
@@ -23,6 +24,9 @@ type group struct {
 	URL              string // opens or closes it
 	problemOf        string
 	rank             int
+	grants           float64       // a second, of all semaphores
+	waitP99          time.Duration // the longest of all semaphores
+	measured         bool
 }
 
 // ID returns the id of the group's row. No semaphore has the same id.
@@ -38,6 +42,21 @@ func (g *group) Percent() string { return g.whole().Percent() }
 func (g *group) Bar() bar        { return g.whole().Bar() }
 func (g *group) BarText() string { return g.whole().BarText() }
 func (g *group) Tone() string    { return g.whole().Tone() }
+
+// WaitText and RateText return the longest wait and the grants a second, as rows show them.
+func (g *group) WaitText() string {
+	if g.waitP99 == 0 {
+		return "–"
+	}
+	return Brief(g.waitP99)
+}
+
+func (g *group) RateText() string {
+	if !g.measured {
+		return "–"
+	}
+	return perSecond(g.grants)
+}
 
 func (g *group) whole() semaphore {
 	s := semaphore{waiting: g.Waiting}
@@ -89,6 +108,9 @@ func newGroup(prefix string, of []*row) *group {
 		g.InUse += one.InUse
 		g.Effective += one.Effective
 		g.Waiting += one.waiting
+		g.grants += one.live.Grants
+		g.waitP99 = max(g.waitP99, one.live.WaitP99)
+		g.measured = g.measured || one.live.Measured
 		if one.rank > g.rank {
 			g.rank, g.Problem, g.problemOf = one.rank, one.Problem, one.Name
 		}

@@ -11,17 +11,21 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/filter"
 )
 
 // A listing is the result of one read of all semaphores, for all viewers. Each order is sorted
 // when the first viewer needs it.
 type listing struct {
+	at      time.Time
 	rows    []*row // by name
 	byName  map[string]*row
 	waiting bool // some semaphore has waiters
 
-	mu     sync.Mutex
-	sorted map[string][]*row // by order
+	mu       sync.Mutex
+	sorted   map[string][]*row // by order
+	arranged time.Time         // when the order "problem" was last sorted by load; zero: never
+	places   map[string]int    // places in that order, by name
 }
 
 // A row is a semaphore in the overview. It is immutable: a row that looks the same in the next
@@ -30,8 +34,11 @@ type row struct {
 	semaphore
 	lower   string // the name in lower case, for filters
 	live    Live
-	rank    int    // urgency; 0: no problem
-	Problem string // in words; "": none
+	Problem string    // in words; "": none
+	rank    int       // urgency of the problem; 0: none
+	urgency int       // the rank by which rows are ordered: it falls only when rank has been lower for steady
+	ended   time.Time // when rank fell below urgency; zero: it has not
+	queued  time.Time // since when reads have found waiters; zero: the last one has found none
 	WaitP99 string
 	Rate    string // grants a second
 	Created bool   // false: declared, and not used yet
@@ -65,7 +72,7 @@ func (r *reader) list(ctx context.Context, within time.Duration) (*listing, erro
 		}
 		r.recovered()
 		r.rendered.next()
-		l := r.newListing(before, all)
+		l := r.newListing(before, all, time.Now())
 		r.mu.Lock()
 		r.listed = l
 		r.mu.Unlock()
@@ -74,14 +81,19 @@ func (r *reader) list(ctx context.Context, within time.Duration) (*listing, erro
 }
 
 // newListing returns a listing. Declared semaphores that the store does not have are added.
-func (r *reader) newListing(before *listing, all []protocol.Summary) *listing {
-	l := &listing{rows: make([]*row, 0, len(all)), byName: make(map[string]*row, len(all)), sorted: map[string][]*row{}}
+func (r *reader) newListing(before *listing, all []protocol.Summary, now time.Time) *listing {
+	l := &listing{at: now, rows: make([]*row, 0, len(all)), byName: make(map[string]*row, len(all)), sorted: map[string][]*row{}}
+	if before != nil {
+		before.mu.Lock()
+		l.arranged, l.places = before.arranged, before.places
+		before.mu.Unlock()
+	}
 	add := func(s protocol.Summary, created bool) {
 		var was *row
 		if before != nil {
 			was = before.byName[s.Name]
 		}
-		one := newRow(s, created, r.measures.Live(s.Name, s.InUse > 0 || s.Waiting > 0), was)
+		one := newRow(s, created, r.measures.Live(s.Name, s.InUse > 0 || s.Waiting > 0), was, now)
 		l.rows = append(l.rows, one)
 		l.byName[s.Name] = one
 		l.waiting = l.waiting || s.Waiting > 0
@@ -101,8 +113,8 @@ func (r *reader) newListing(before *listing, all []protocol.Summary) *listing {
 }
 
 // newRow returns a row, or the one of the last read if nothing has changed.
-func newRow(s protocol.Summary, created bool, live Live, was *row) *row {
-	live.HeadAge, live.OldestHold = shownAge(live.HeadAge), shownAge(live.OldestHold)
+func newRow(s protocol.Summary, created bool, live Live, was *row, now time.Time) *row {
+	live.HeadAge, live.OldestHold = listedAge(live.HeadAge), listedAge(live.OldestHold)
 	one := &row{semaphore: summarized(s), live: live, Created: created, WaitP99: "–", Rate: "–"}
 	if live.WaitP99 > 0 {
 		one.WaitP99 = Brief(live.WaitP99)
@@ -111,9 +123,9 @@ func newRow(s protocol.Summary, created bool, live Live, was *row) *row {
 		one.Rate = perSecond(live.Grants)
 	}
 	one.free = one.freeText(live)
-	one.rank, one.Problem = problemOf(one)
+	one.lasts(was, now)
 	one.shown = shownRow{figures: one.figures(), problem: one.Problem, waitP99: one.WaitP99, rate: one.Rate, created: created}
-	if was != nil && was.shown == one.shown && was.live == live {
+	if was != nil && was.shown == one.shown && was.live == live && was.urgency == one.urgency && was.ended.Equal(one.ended) && was.queued.Equal(one.queued) {
 		return was
 	}
 	if was != nil {
@@ -122,6 +134,45 @@ func newRow(s protocol.Summary, created bool, live Live, was *row) *row {
 		one.lower = strings.ToLower(s.Name)
 	}
 	return one
+}
+
+const (
+	// lasting is how long the first acquire of a queue waits before that is a problem: short queues
+	// come and go all the time.
+	lasting = 2 * time.Second
+	// steady is how long a semaphore keeps its place after its problem has ended, and how long the
+	// places of equally urgent semaphores stay.
+	steady = 10 * time.Second
+)
+
+// lasts sets the problem of a row, given the row of the last read.
+func (r *row) lasts(was *row, now time.Time) {
+	if r.waiting > 0 {
+		r.queued = now
+		if was != nil && !was.queued.IsZero() {
+			r.queued = was.queued
+		}
+	}
+	r.rank, r.Problem = problemOf(r, now)
+	r.urgency = r.rank
+	if was == nil || was.urgency <= r.rank {
+		return
+	}
+	ended := was.ended
+	if ended.IsZero() {
+		ended = now
+	}
+	if now.Sub(ended) < steady {
+		r.urgency, r.ended = was.urgency, ended
+	}
+}
+
+// listedAge truncates an age to what a row needs, so that most rows stay the same from read to read.
+func listedAge(d time.Duration) time.Duration {
+	if d > 0 && d < time.Second {
+		return max(d.Truncate(100*time.Millisecond), 100*time.Millisecond)
+	}
+	return shownAge(d)
 }
 
 // outlier is how much longer than the 99th percentile a lease is held before that is a problem.
@@ -136,17 +187,18 @@ func heldLong(held, p99 time.Duration) bool {
 	return p99 > 0 && held >= longHold && held > outlier*p99
 }
 
-// problemOf returns what is wrong with a semaphore, in words, and its urgency.
-func problemOf(r *row) (rank int, text string) {
+// problemOf returns what is wrong with a semaphore, in words, and its urgency. The age of a queue whose
+// acquires came through other servers is not known: it is the time for which reads have found it.
+func problemOf(r *row, now time.Time) (rank int, text string) {
 	var parts []string
 	add := func(at int, format string, args ...any) {
 		rank = max(rank, at)
 		parts = append(parts, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case r.waiting > 0 && r.live.HeadAge > 0:
+	case r.waiting > 0 && r.live.HeadAge >= lasting:
 		add(4, "%s waiting, head %s", count(r.waiting), age(r.live.HeadAge))
-	case r.waiting > 0:
+	case r.waiting > 0 && r.live.HeadAge == 0 && now.Sub(r.queued) >= lasting:
 		add(4, "%s waiting", count(r.waiting))
 	}
 	if !r.IsRate() && heldLong(r.live.OldestHold, r.live.HoldP99) {
@@ -176,7 +228,7 @@ func (r *row) States() []state {
 // compare equal are ordered by name.
 var orders = map[string]func(a, b *row) int{
 	"problem": func(a, b *row) int {
-		return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.use(), a.use()))
+		return cmp.Or(cmp.Compare(b.urgency, a.urgency), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.use(), a.use()))
 	},
 	"waiting": func(a, b *row) int {
 		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.use(), a.use()))
@@ -200,7 +252,12 @@ func (l *listing) in(order string) []*row {
 	}
 	by, reversed := strings.CutPrefix(order, "-")
 	all := slices.Clone(l.rows)
-	if compare := orders[by]; compare != nil {
+	if compare := orders[by]; by == "problem" {
+		l.arrangeLocked(all)
+		if reversed {
+			slices.Reverse(all)
+		}
+	} else if compare != nil {
 		if reversed {
 			slices.SortStableFunc(all, func(a, b *row) int { return compare(b, a) })
 		} else {
@@ -213,15 +270,46 @@ func (l *listing) in(order string) []*row {
 	return all
 }
 
+// arrangeLocked sorts rows by problem. The load, which changes with every read, orders equally urgent
+// rows only once in steady, so that rows do not change places all the time.
+func (l *listing) arrangeLocked(all []*row) {
+	if l.places == nil || l.at.Sub(l.arranged) >= steady {
+		slices.SortStableFunc(all, orders["problem"])
+		l.arranged, l.places = l.at, make(map[string]int, len(all))
+		for i, one := range all {
+			l.places[one.Name] = i
+		}
+		return
+	}
+	type placed struct {
+		row   *row
+		place int
+	}
+	rows := make([]placed, len(all))
+	for i, one := range all {
+		place, known := l.places[one.Name]
+		if !known {
+			place = len(l.places) // it was created since then
+		}
+		rows[i] = placed{one, place}
+	}
+	slices.SortStableFunc(rows, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(b.row.urgency, a.row.urgency), cmp.Compare(a.place, b.place))
+	})
+	for i, one := range rows {
+		all[i] = one.row
+	}
+}
+
 // matching returns the rows that match the filter and that the viewer may see, in order.
-func (l *listing) matching(v view, wanted filter) []*row {
+func (l *listing) matching(v view, wanted filter.Filter) []*row {
 	all := l.in(v.Sort)
 	if v.prefix == "" && len(wanted) == 0 {
 		return all
 	}
 	var found []*row
 	for _, one := range all {
-		if strings.HasPrefix(one.Name, v.prefix) && wanted.matches(one) {
+		if strings.HasPrefix(one.Name, v.prefix) && wanted.Matches(one.subject()) {
 			found = append(found, one)
 		}
 	}

@@ -1,20 +1,22 @@
 package dashboard
 
 import (
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sema-go/sema/fleet/protocol"
+	"github.com/sema-go/sema/internal/filter"
 	"github.com/sema-go/sema/x/server/internal/history"
 )
 
 // listed returns a listing of rows with what is measured of them.
 func listed(all map[protocol.Summary]Live) *listing {
-	l := &listing{sorted: map[string][]*row{}}
+	l := &listing{at: time.Unix(1_800_000_000, 0), sorted: map[string][]*row{}}
 	for s, live := range all {
-		l.rows = append(l.rows, newRow(s, true, live, nil))
+		l.rows = append(l.rows, newRow(s, true, live, nil, l.at))
 	}
 	slices.SortFunc(l.rows, func(a, b *row) int { return strings.Compare(a.Name, b.Name) })
 	return l
@@ -71,26 +73,32 @@ func TestListing_Orders(t *testing.T) {
 	}
 }
 
-// TestFilter_Terms checks the terms of the filter, and that bad ones are explained.
-func TestFilter_Terms(t *testing.T) {
+// TestFilter_OfRows checks that filters compare what rows show, and that viewers with a prefix see no others.
+func TestFilter_OfRows(t *testing.T) {
 	t.Parallel()
 	l := example10()
+	paused, rate := summary("paused", 0, 0, 0), summary("rate", 3, 1, 0)
+	rate.Config.Kind = protocol.Rate
+	l.rows = append(l.rows, newRow(paused, true, Live{}, nil, l.at), newRow(rate, true, Live{}, nil, l.at), newRow(summary("unused", 3, 0, 0), false, Live{}, nil, l.at),
+		newRow(summary("young", 3, 3, 1), true, Live{HeadAge: 350 * time.Millisecond}, nil, l.at))
 	for text, want := range map[string]string{
-		"":                "Db:drained db:full db:queue idle leak long",
+		"":                "Db:drained db:full db:queue idle leak long paused rate unused young",
 		"DB:":             "Db:drained db:full db:queue",
 		"db is:full":      "db:full db:queue",
-		"is:waiting":      "db:queue",
+		"is:waiting":      "db:queue young",
 		"is:draining":     "Db:drained",
-		"is:idle":         "idle",
+		"is:idle":         "idle paused unused",
+		"is:paused":       "paused",
+		"is:rate":         "rate",
+		"is:declared":     "unused",
 		"is:problem":      "Db:drained db:queue leak",
 		"wait>5s":         "db:queue",
-		"wait>12":         "",
-		"wait<13":         "db:queue",
+		"wait<1s":         "young",
+		"wait<13":         "db:queue young",
 		"held>10m":        "leak long",
-		"held>10m p99":    "",
 		"is:full wait>1h": "",
 	} {
-		f, err := parseFilter(text)
+		f, err := filter.Parse(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -102,10 +110,88 @@ func TestFilter_Terms(t *testing.T) {
 	if got := names(l.matching(view{query: query{Sort: "name"}, prefix: "l"}, nil)); got != "leak long" {
 		t.Errorf("with a prefix: %s", got)
 	}
-	for _, bad := range []string{"is:bad", "wait>", "wait>soon", "held<-1s", "is:", "age>5s", "waiting>3"} {
-		if _, err := parseFilter(bad); err == nil || !strings.Contains(err.Error(), "is not a filter") {
-			t.Errorf("%q: %v", bad, err)
+}
+
+// TestListing_ProblemsLast checks that a short queue is no problem, and that one is a problem until
+// it has ended, whether its age is measured or not.
+func TestListing_ProblemsLast(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_800_000_000, 0)
+	var was *row
+	for _, step := range []struct {
+		after         time.Duration
+		waiting       int64
+		headAge       time.Duration
+		problem       string
+		rank, urgency int
+	}{
+		{0, 3, 400 * time.Millisecond, "", 0, 0},
+		{time.Second, 3, 1900 * time.Millisecond, "", 0, 0},
+		{2 * time.Second, 3, 2100 * time.Millisecond, "3 waiting, head 2s", 4, 4},
+		{3 * time.Second, 0, 0, "", 0, 4},
+		{8 * time.Second, 1, 100 * time.Millisecond, "", 0, 4},
+		{12 * time.Second, 0, 0, "", 0, 4},
+		{13 * time.Second, 0, 0, "", 0, 0},
+		{20 * time.Second, 2, 0, "", 0, 0}, // clients of another server
+		{21 * time.Second, 2, 0, "", 0, 0},
+		{22 * time.Second, 2, 0, "2 waiting", 4, 4},
+		{23 * time.Second, 0, 0, "", 0, 4},
+		{24 * time.Second, 2, 5 * time.Second, "2 waiting, head 5s", 4, 4},
+		{30 * time.Second, 0, 0, "", 0, 4}, // it has ended again
+		{39 * time.Second, 0, 0, "", 0, 4},
+		{40 * time.Second, 0, 0, "", 0, 0},
+	} {
+		was = newRow(summary("a", 4, 4, step.waiting), true, Live{Measured: true, HeadAge: step.headAge}, was, start.Add(step.after))
+		if was.Problem != step.problem || was.rank != step.rank || was.urgency != step.urgency {
+			t.Errorf("after %v: %q, rank %d, urgency %d, want %+v", step.after, was.Problem, was.rank, was.urgency, step)
 		}
+	}
+}
+
+// TestListing_OrderIsSteady checks that rows do not change places with the load of every moment: only a
+// new problem moves a row at once.
+func TestListing_OrderIsSteady(t *testing.T) {
+	t.Parallel()
+	r := newReader(nil, nil, nil)
+	start := time.Unix(1_800_000_000, 0)
+	var last *listing
+	order := func(after time.Duration, inUse map[string]int64, draining string) string {
+		t.Helper()
+		var all []protocol.Summary
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s := summary(name, 10, inUse[name], 0)
+			s.Config.Draining = name == draining
+			if s.InUse > 0 || name != "d" {
+				all = append(all, s)
+			}
+		}
+		last = r.newListing(last, all, start.Add(after))
+		return names(last.in("problem"))
+	}
+	for _, step := range []struct {
+		after    time.Duration
+		inUse    map[string]int64
+		draining string
+		want     string
+	}{
+		{0, map[string]int64{"a": 1, "b": 5, "c": 9}, "", "c b a"},
+		{time.Second, map[string]int64{"a": 9, "b": 1, "c": 3}, "", "c b a"},
+		{2 * time.Second, map[string]int64{"a": 9, "b": 1, "c": 3}, "b", "b c a"},
+		{3 * time.Second, map[string]int64{"a": 9, "b": 1, "c": 3}, "", "b c a"},
+		{9 * time.Second, map[string]int64{"a": 9, "b": 1, "c": 3, "d": 10}, "", "b c a d"},
+		{10 * time.Second, map[string]int64{"a": 9, "b": 1, "c": 3, "d": 10}, "", "b d a c"},
+		{13 * time.Second, map[string]int64{"a": 9, "b": 1, "c": 3, "d": 10}, "", "b d a c"},
+		{20 * time.Second, map[string]int64{"a": 9, "b": 1, "c": 3, "d": 10}, "", "d a c b"},
+	} {
+		if got := order(step.after, step.inUse, step.draining); got != step.want {
+			t.Errorf("after %v: %s, want %s", step.after, got, step.want)
+		}
+	}
+	if got := names(last.in("-problem")); got != "b c a d" {
+		t.Errorf("reversed: %s", got)
+	}
+	if got := names(last.in("use")); got != "d a c b" {
+		t.Errorf("by use: %s", got)
 	}
 }
 
@@ -113,16 +199,17 @@ func TestFilter_Terms(t *testing.T) {
 func TestListing_ReusesRows(t *testing.T) {
 	t.Parallel()
 	live := Live{Measured: true, HeadAge: 12*time.Second + 100*time.Millisecond}
-	was := newRow(summary("a", 4, 4, 1), true, live, nil)
+	now := time.Unix(1_800_000_000, 0)
+	was := newRow(summary("a", 4, 4, 1), true, live, nil, now)
 	live.HeadAge += 100 * time.Millisecond
-	if newRow(summary("a", 4, 4, 1), true, live, was) != was {
+	if newRow(summary("a", 4, 4, 1), true, live, was, now.Add(time.Second)) != was {
 		t.Error("an equal row was built again")
 	}
 	live.HeadAge += time.Second
-	if now := newRow(summary("a", 4, 4, 1), true, live, was); now == was || !strings.Contains(now.Problem, "head 13s") {
+	if one := newRow(summary("a", 4, 4, 1), true, live, was, now); one == was || !strings.Contains(one.Problem, "head 13s") {
 		t.Error("a changed row was not built again")
 	}
-	if newRow(summary("a", 4, 3, 1), true, live, was).InUse != 3 {
+	if newRow(summary("a", 4, 3, 1), true, live, was, now).InUse != 3 {
 		t.Error("a changed row was not built again")
 	}
 }
@@ -132,7 +219,8 @@ func TestListing_ReusesRows(t *testing.T) {
 func TestGroups_CollectPrefixes(t *testing.T) {
 	t.Parallel()
 	l := listed(map[protocol.Summary]Live{
-		summary("a/1", 4, 1, 0): {}, summary("a/2", 4, 2, 0): {}, summary("b:1", 4, 4, 5): {}, summary("b:2", 4, 0, 1): {}, summary("c/only", 4, 0, 0): {}, summary("d", 1, 0, 0): {},
+		summary("a/1", 4, 1, 0): {}, summary("a/2", 4, 2, 0): {}, summary("b:1", 4, 4, 5): {HeadAge: 3 * time.Second, Measured: true, Grants: 2, WaitP99: time.Second},
+		summary("b:2", 4, 0, 1): {HeadAge: 2 * time.Second, Measured: true, Grants: 1.5, WaitP99: 2 * time.Second}, summary("c/only", 4, 0, 0): {}, summary("d", 1, 0, 0): {},
 	})
 	shape := func(items []item) string {
 		var all []string
@@ -152,6 +240,9 @@ func TestGroups_CollectPrefixes(t *testing.T) {
 	items := grouped(l.in(q.Sort), q)
 	if got := shape(items); got != "b:* a/* c/only d" {
 		t.Error(got)
+	}
+	if g := items[0].group; g.RateText() != "3.5" || g.WaitText() != "2s" || items[1].group.RateText() != "–" || items[1].group.WaitText() != "–" {
+		t.Errorf("%s grants a second, waits of %s", g.RateText(), g.WaitText())
 	}
 	if g := items[0].group; g.InUse != 4 || g.Effective != 8 || g.Waiting != 6 || g.Size != 2 || g.Open || g.ProblemOf() != "b:1" || !strings.Contains(g.URL, "open=b%3A") {
 		t.Errorf("%+v", g)
@@ -213,6 +304,29 @@ func TestCommands_AreQuoted(t *testing.T) {
 	for text, want := range map[string]string{"db/main": "db/main", "a b": "'a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`, "-x": "'-x'", "": "''"} {
 		if got := quoted(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestCommands_Run checks the scheme of the store, a name that looks like a flag, and that drain returns at
+// once, as the button does.
+func TestCommands_Run(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		want        action
+		proto, line string
+	}{
+		{action{name: "db/main", verb: "drain"}, "http", "sema drain db/main --wait 0 --store sema://sema.example.com"},
+		{action{name: "db", verb: "resume"}, "https", "sema resume db --store semas://sema.example.com"},
+		{action{name: "-x", verb: "resize", capacity: 3, ramp: 1}, "http", "sema set --capacity 3 --ramp 1 --store sema://sema.example.com -- '-x'"},
+		{action{name: "-x", verb: "revoke", lease: 7}, "https", "sema revoke --store semas://sema.example.com -- '-x' 7"},
+		{action{name: "db", verb: "revoke-all", leases: []protocol.Seq{7, 8}}, "http", "for lease in 7 8; do sema revoke db $lease --store sema://sema.example.com; done"},
+		{action{name: "it's", verb: "delete"}, "http", `sema rm 'it'\''s' --store sema://sema.example.com`},
+	} {
+		r := httptest.NewRequest("GET", "http://sema.example.com/ui/confirm", nil)
+		r.Header.Set("X-Forwarded-Proto", c.proto)
+		if got := commandsOf(r, c.want, false)[0]; got.Name != "CLI" || got.Line != c.line {
+			t.Errorf("%+v:\n%s\n%s", c.want, got.Line, c.line)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sema-go/sema/internal/filter"
 )
 
 // pageSize is the number of semaphores per page of the overview.
@@ -102,7 +104,7 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 		o.Latency = clock.value.took
 	}
 	var items []item
-	if wanted, err := parseFilter(v.Filter); err != nil {
+	if wanted, err := filter.Parse(v.Filter); err != nil {
 		o.Bad = err.Error()
 	} else if all != nil {
 		items = o.itemsOf(all.matching(v, wanted))

@@ -1,13 +1,13 @@
 package dashboard
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/sema-go/sema/internal/filter"
 )
 
 // A query selects, orders and groups the semaphores of the overview.
@@ -101,95 +101,17 @@ func (q query) encode() string {
 }
 
 // Plain reports whether the filter is only a text that names contain.
-func (q query) Plain() bool {
-	terms := strings.Fields(q.Filter)
-	return len(terms) == 1 && !isCondition(strings.ToLower(terms[0]))
+func (q query) Plain() bool { return filter.Plain(q.Filter) }
+
+// filterWords returns the words after "is:" that filters have, without one of them.
+func filterWords(separator, without string) string {
+	return strings.Join(slices.DeleteFunc(filter.Words(), func(word string) bool { return word == without }), separator)
 }
 
-// A filter reports whether rows match. All its terms must match.
-type filter []func(*row) bool
-
-func (f filter) matches(one *row) bool {
-	for _, term := range f {
-		if !term(one) {
-			return false
-		}
+// subject returns what filters compare.
+func (r *row) subject() filter.Subject {
+	return filter.Subject{
+		Name: r.lower, Full: r.full(), Waiting: r.waiting > 0, Draining: r.Config.Draining, Paused: r.Config.Capacity == 0, Idle: r.InUse == 0 && r.waiting == 0,
+		Rate: r.IsRate(), Declared: !r.Created, Problem: r.Problem != "", Wait: r.live.HeadAge, Held: r.live.OldestHold,
 	}
-	return true
-}
-
-// conditions are the words after "is:".
-var conditions = map[string]func(*row) bool{
-	"full":     func(r *row) bool { return r.full() },
-	"waiting":  func(r *row) bool { return r.waiting > 0 },
-	"draining": func(r *row) bool { return r.Config.Draining },
-	"paused":   func(r *row) bool { return r.Config.Capacity == 0 },
-	"idle":     func(r *row) bool { return r.InUse == 0 && r.waiting == 0 },
-	"rate":     func(r *row) bool { return r.IsRate() },
-	"problem":  func(r *row) bool { return r.Problem != "" },
-}
-
-// ages are the words before ">" and "<".
-var ages = map[string]func(*row) time.Duration{
-	"wait": func(r *row) time.Duration { return r.live.HeadAge },
-	"held": func(r *row) time.Duration { return r.live.OldestHold },
-}
-
-// isCondition reports whether a term is more than a text.
-func isCondition(term string) bool {
-	if strings.HasPrefix(term, "is:") {
-		return true
-	}
-	at := strings.IndexAny(term, "<>")
-	if at <= 0 {
-		return false
-	}
-	_, err := limitOf(term[at+1:])
-	return ages[term[:at]] != nil || err == nil
-}
-
-// limitOf parses a duration. A number is in seconds.
-func limitOf(text string) (time.Duration, error) {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, nil
-	}
-	return time.ParseDuration(text)
-}
-
-// parseFilter parses a filter such as "db is:full wait>5s". Other words are parts of names.
-func parseFilter(text string) (all filter, err error) {
-	for _, term := range strings.Fields(strings.ToLower(text)) {
-		one := func(r *row) bool { return strings.Contains(r.lower, term) }
-		if isCondition(term) {
-			if one, err = parseCondition(term); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, one)
-	}
-	return all, nil
-}
-
-func parseCondition(term string) (func(*row) bool, error) {
-	if word, ok := strings.CutPrefix(term, "is:"); ok {
-		if is := conditions[word]; is != nil {
-			return is, nil
-		}
-		return nil, fmt.Errorf("%q is not a filter: use is:full, is:waiting, is:draining, is:paused, is:idle, is:rate or is:problem", term)
-	}
-	at := strings.IndexAny(term, "<>")
-	age, over := ages[term[:at]], term[at] == '>'
-	if age == nil {
-		return nil, fmt.Errorf("%q is not a filter: wait and held can be compared, such as wait>5s or held>10m", term)
-	}
-	limit, err := limitOf(term[at+1:])
-	if err != nil || limit < 0 {
-		return nil, fmt.Errorf("%q is not a filter: %s needs a duration, such as %s5s or %s10m", term, term[:at+1], term[:at+1], term[:at+1])
-	}
-	return func(r *row) bool {
-		if over {
-			return age(r) > limit
-		}
-		return age(r) > 0 && age(r) < limit
-	}, nil
 }
