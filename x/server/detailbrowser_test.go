@@ -56,7 +56,7 @@ func TestSemaphorePage_InABrowser(t *testing.T) {
 	w.sees("document.querySelectorAll('#holders .chip.tense').length >= 3")
 	w.click("#verbs .button:first-child")
 	w.click("dialog .commands summary")
-	w.shows("dialog .commands", "sema drain db --store")
+	w.shows("dialog .commands", "sema drain db --wait 0 --store")
 	w.accessible()
 	w.picture("drain")
 	w.quiet()

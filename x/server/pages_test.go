@@ -69,6 +69,20 @@ func TestPages_ShowOnlyWhatTheViewerMaySee(t *testing.T) {
 	s.want(404, "GET", "/v1/semaphores/other", "")
 }
 
+// TestClients_ListEachSemaphoreOnce checks that the leases of the HTTP API, which have a session each, are added up.
+func TestClients_ListEachSemaphoreOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	for range 3 {
+		s.want(201, "POST", "/v1/semaphores/db/leases?capacity=9&ttl=60s&weight=2", "")
+	}
+	p := s.tab().get(200, "/ui/clients")
+	p.contains(t, "holds 6 permits in 3 leases", "1 client.")
+	if n := strings.Count(p.text, `?name=db"`); n != 1 {
+		t.Errorf("db is listed %d times: %s", n, p.text)
+	}
+}
+
 // TestPages_InABrowser checks the pages in a browser, and that axe finds nothing.
 func TestPages_InABrowser(t *testing.T) {
 	t.Parallel()

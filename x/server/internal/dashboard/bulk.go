@@ -85,6 +85,9 @@ func askRevokeAll(want action, s semaphore) (question, error) {
 	s.Leases, s.Queue = found, nil
 	holders := s.holders(s.sessions(), true)
 	then := []string{fmt.Sprintf("All %d are notified. The permits of each are free when it has confirmed, or has sent no heartbeat for %s.", len(found), s.TTL())}
+	if len(found) == 1 {
+		then[0] = fmt.Sprintf("The holder is notified. Its permits are free when it has confirmed, or has sent no heartbeat for %s.", s.TTL())
+	}
 	const shown = 5
 	for _, h := range holders[:min(shown, len(holders))] {
 		then = append(then, fmt.Sprintf("%s for %s: %s.", permits(h.Weight), age(h.Held), describeHolder(h)))

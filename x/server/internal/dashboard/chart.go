@@ -110,7 +110,13 @@ func timeTicks(begin time.Time, span time.Duration) (labels []string) {
 }
 
 func wholes(v float64) string { return count(int64(v)) }
-func spans(v float64) string  { return age(time.Duration(v * float64(time.Second))) }
+
+func spans(v float64) string {
+	if v == 0 {
+		return "0s"
+	}
+	return Brief(time.Duration(v * float64(time.Second)))
+}
 
 func newChart(label string, curve history.Curve, begin time.Time, width time.Duration, text func(float64) string, value func(history.Point) (v, limit float64)) chart {
 	c := chart{Label: label, From: begin.UnixMilli(), To: begin.Add(chartBins * width).UnixMilli(), Span: chartBins * width}

@@ -179,6 +179,12 @@ func (s semaphore) addClients(all map[string]*clientUse) {
 		}
 		c.Renewed = min(c.Renewed, shownAge(since))
 		c.Late = c.Late || since > span(s.Config.TTL)*2/3
+		// Each lease of the HTTP API has a session of its own.
+		if n := len(c.Uses); n > 0 && c.Uses[n-1].Name == s.Name {
+			last := &c.Uses[n-1]
+			last.Permits, last.Leases, last.Queued = last.Permits+u.Permits, last.Leases+u.Leases, last.Queued+u.Queued
+			continue
+		}
 		c.Uses = append(c.Uses, *u)
 	}
 }
