@@ -13,6 +13,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
+	"github.com/sema-go/sema/internal/filter"
 )
 
 // A source reads and changes semaphores. [poller] implements it.
@@ -218,10 +219,11 @@ func (m model) shown() []semaphore {
 }
 
 func (m model) arrange() []semaphore {
-	filter := strings.ToLower(m.filter)
-	shown := slices.DeleteFunc(slices.Clone(m.all), func(s semaphore) bool {
-		return !strings.Contains(strings.ToLower(s.Name), filter)
-	})
+	wanted, err := filter.Parse(m.filter)
+	if err != nil {
+		return []semaphore{} // the list shows the error
+	}
+	shown := slices.DeleteFunc(slices.Clone(m.all), func(s semaphore) bool { return !wanted.Matches(s.subject()) })
 	slices.SortStableFunc(shown, func(a, b semaphore) int {
 		unread := cmp.Compare(min(1, len(b.failure)), min(1, len(a.failure)))
 		waiters, use := cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.utilisation(), a.utilisation())
@@ -239,6 +241,24 @@ func (m model) arrange() []semaphore {
 		return name
 	})
 	return shown
+}
+
+// subject returns what filters compare. A semaphore that could not be read has only a name and a problem.
+func (s semaphore) subject() filter.Subject {
+	if s.failure != "" {
+		return filter.Subject{Name: strings.ToLower(s.Name), Problem: true}
+	}
+	of := filter.Subject{
+		Name: strings.ToLower(s.Name), Full: s.InUse >= s.Effective, Waiting: s.Waiting > 0, Draining: s.Draining, Paused: s.Capacity == 0,
+		Idle: s.InUse == 0 && s.Waiting == 0, Rate: s.Window > 0, Problem: s.hasProblem(),
+	}
+	if t := s.Times; t != nil && t.HeadAge != nil {
+		of.Wait = time.Duration(*t.HeadAge)
+	}
+	if t := s.Times; t != nil && t.OldestHold != nil {
+		of.Held = time.Duration(*t.OldestHold)
+	}
+	return of
 }
 
 // utilisation returns the fraction of the capacity that is in use; above 1 after a shrink.

@@ -37,8 +37,8 @@ func Command(named func() (store.URL, error)) *cobra.Command {
 with the most waiters come first, whatever their names are.
 
   ↑ ↓ Enter Esc   choose a semaphore, show its holders and waiters, go back
-  s  /            sort by waiters, use or name (140 columns: waits, grants);
-                  filter as you type
+  s  /            sort by waiters, use or name (120 columns: waits, grants);
+                  filter as you type: db is:full wait>5s
   d  r  c  x      drain, resume, set the capacity, revoke a permit (all ask first)
   ?  q            help, quit`,
 		Example: `  sema top --store redis://localhost:6379

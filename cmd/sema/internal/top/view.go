@@ -13,6 +13,7 @@ import (
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
+	"github.com/sema-go/sema/internal/filter"
 )
 
 // Styles. Colour alone conveys nothing; bold marks what matters most.
@@ -71,6 +72,9 @@ func (m model) header() []string {
 	left := strong.Render("sema top") + "  " + printable.Line(m.where)
 	if m.prefix != "" {
 		left += "  " + printable.Line(m.prefix) + "*"
+	}
+	if m.filter != "" && m.mode != filtering { // otherwise the last line has it
+		left += "  " + asking.Render("/"+printable.Line(m.filter))
 	}
 	var right string
 	switch {
@@ -184,11 +188,23 @@ func (m model) list() []string {
 	case len(shown) > 0:
 	case m.seen.IsZero():
 	case m.filter != "":
-		lines = append(lines, "", fmt.Sprintf("  none of %d semaphore names contains %q", len(m.all), m.filter))
+		lines = append(lines, "")
+		lines = append(lines, wrapped(lipgloss.NewStyle().PaddingLeft(2), m.nothing(), m.width-2)...)
 	default:
 		lines = append(lines, "", "  no semaphores; the first acquire creates one")
 	}
 	return lines
+}
+
+// nothing describes why the filter matches no semaphore.
+func (m model) nothing() string {
+	if _, err := filter.Parse(m.filter); err != nil {
+		return err.Error()
+	}
+	if filter.Plain(m.filter) {
+		return fmt.Sprintf("none of %d semaphore names contains %q", len(m.all), m.filter)
+	}
+	return fmt.Sprintf("none of %d semaphores matches %q", len(m.all), m.filter)
 }
 
 // titleOf marks the title of the column by which the list is sorted.
