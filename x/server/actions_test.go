@@ -142,6 +142,7 @@ func TestDashboard_RevokesAGroup(t *testing.T) {
 	if leases == nil || strings.Count(leases[1], ",") != 2 {
 		t.Fatalf("%q: %s", leases, p.text)
 	}
+	b.get(200, "/ui/confirm?"+form("do", "revoke-all", "name", "db", "leases", strings.Split(leases[1], ",")[0]).Encode()).contains(t, "1 holder?", "The holder is notified.")
 	b.get(404, "/ui/confirm?"+ask("job-7").Encode()).contains(t, "Nothing had to be done")
 	b.get(400, "/ui/confirm?"+form("do", "revoke-group", "name", "db", "by", "shoe size", "group", "9").Encode()).contains(t, "not grouped by")
 	b.post(400, "/ui/do", ask("job-0")).contains(t, "Nothing was done")

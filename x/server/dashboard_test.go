@@ -181,7 +181,7 @@ func TestDashboard_Login(t *testing.T) {
 		}
 	}
 	b.login("secret-ops")
-	b.get(200, "/ui/").contains(t, "ops", "Log out", `-H "Authorization: Bearer $TOKEN"`)
+	b.get(200, "/ui/").contains(t, "ops", "Log out", `-H "Authorization: Bearer $SEMA_TOKEN"`) // the variable that sema reads as well
 	b.get(303, "/ui/login")
 	// The cookie is valid only for pages.
 	kept := b.browser.Jar.Cookies(&url.URL{Scheme: "http", Host: strings.TrimPrefix(s.url, "http://"), Path: "/ui/"})

@@ -59,5 +59,11 @@ func TestSemaphorePage_InABrowser(t *testing.T) {
 	w.shows("dialog .commands", "sema drain db --wait 0 --store")
 	w.accessible()
 	w.picture("drain")
+	// On a phone, the name of a holder is not cut.
+	s.want(201, "POST", "/v1/semaphores/db/leases?ttl=60s&holder=worker-of-the-nightly-import-on-node-17", "")
+	w.do("phone", chromedp.EmulateViewport(390, 844))
+	w.open("/ui/semaphore?name=db")
+	w.shows("#holdings", "worker-of-the-nightly-import-on-node-17")
+	w.sees("[...document.querySelectorAll('.holding .holder')].every(h => h.scrollWidth <= h.clientWidth) && document.documentElement.scrollWidth <= innerWidth")
 	w.quiet()
 }

@@ -233,6 +233,8 @@ func TestPlayground_FitsAPhone(t *testing.T) {
 		b.sees("(() => { const box = document.querySelector('#lessons [aria-current]').getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth })()")
 		b.sees("document.documentElement.scrollWidth <= innerWidth && scrollY === 0")
 	}
+	b.do("deadlock", chromedp.Evaluate[chromedp.Void]("location.hash = 'table&strategy=Naive'"))
+	b.sees("document.querySelector('#report').textContent.includes('deadlock suspected') && document.querySelector('#report').scrollWidth <= document.querySelector('#report').clientWidth") // its lines wrap
 }
 
 // TestPlayground_PausesStepsAndTakesCommands checks that the clock of the program stops.

@@ -258,7 +258,7 @@ func (c Config) announce(out io.Writer, version string, at net.Addr, opened flee
 		command += " --cacert ca.crt --cert client.crt --key client.key"
 	}
 	if len(c.Tokens) > 0 {
-		command += ` -H "Authorization: Bearer $TOKEN"`
+		command += ` -H "Authorization: Bearer $SEMA_TOKEN"`
 	}
 	if c.Demo {
 		fmt.Fprintf(out, "  demo         the server drives traffic of its own; nothing of it is real\n")

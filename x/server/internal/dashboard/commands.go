@@ -16,7 +16,7 @@ func commandsOf(r *http.Request, want action, token bool) []command {
 	curl := func(method, path, body string) string {
 		line := "curl -X " + method
 		if token {
-			line += ` -H "Authorization: Bearer $TOKEN"`
+			line += ` -H "Authorization: Bearer $SEMA_TOKEN"`
 		}
 		if body != "" {
 			line += " -d " + quoted(body)

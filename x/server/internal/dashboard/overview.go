@@ -173,7 +173,7 @@ func (o overview) render(items []item, r *reader, now time.Time) page {
 func example(r *http.Request, v Viewer, token bool) string {
 	line := "curl -X POST "
 	if token {
-		line += `-H "Authorization: Bearer $TOKEN" `
+		line += `-H "Authorization: Bearer $SEMA_TOKEN" `
 	}
 	name := strings.ReplaceAll(url.PathEscape(v.Prefix()+"demo"), "'", "%27")
 	return line + "'" + scheme(r) + "://" + safeHost(r) + "/v1/semaphores/" + name + "/leases?capacity=3'"
