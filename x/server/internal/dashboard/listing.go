@@ -293,8 +293,8 @@ func (l *listing) arrangeLocked(all []*row) {
 		}
 		rows[i] = placed{one, place}
 	}
-	slices.SortStableFunc(rows, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(b.row.urgency, a.row.urgency), cmp.Compare(a.place, b.place))
+	slices.SortFunc(rows, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(b.row.urgency, a.row.urgency), cmp.Compare(a.place, b.place), cmp.Compare(a.row.Name, b.row.Name))
 	})
 	for i, one := range rows {
 		all[i] = one.row
