@@ -90,7 +90,7 @@ func (r *reader) newListing(before *listing, all []protocol.Summary, now time.Ti
 	}
 	add := func(s protocol.Summary, created bool) {
 		var was *row
-		if before != nil {
+		if before != nil && now.Sub(before.at) <= 2*timeout+every { // otherwise the list was not viewed for a while
 			was = before.byName[s.Name]
 		}
 		one := newRow(s, created, r.measures.Live(s.Name, s.InUse > 0 || s.Waiting > 0), was, now)

@@ -148,6 +148,24 @@ func TestListing_ProblemsLast(t *testing.T) {
 	}
 }
 
+// TestListing_QueuesOfThePast checks that a queue counts from the first read that has found it, and not
+// from a read of long ago.
+func TestListing_QueuesOfThePast(t *testing.T) {
+	t.Parallel()
+	r := newReader(nil, nil, nil)
+	start := time.Unix(1_800_000_000, 0)
+	var last *listing
+	for _, step := range []struct {
+		after   time.Duration
+		problem string
+	}{{0, ""}, {time.Second, ""}, {2 * time.Second, "1 waiting"}, {time.Hour, ""}, {time.Hour + time.Second, ""}, {time.Hour + 2*time.Second, "1 waiting"}} {
+		last = r.newListing(last, []protocol.Summary{summary("a", 1, 1, 1)}, start.Add(step.after))
+		if got := last.rows[0].Problem; got != step.problem {
+			t.Errorf("after %v: %q, want %q", step.after, got, step.problem)
+		}
+	}
+}
+
 // TestListing_OrderIsSteady checks that rows do not change places with the load of every moment: only a
 // new problem moves a row at once.
 func TestListing_OrderIsSteady(t *testing.T) {
