@@ -9,7 +9,7 @@ import "errors"
 //
 // Faults that may pass without a change of the configuration also wrap
 // [github.com/sema-go/sema.ErrUnavailable]. An error that a service (sema://) has sent
-// contains only the text.
+// contains only the text, except that a denial is FaultAccess.
 type Fault string
 
 const (

@@ -42,7 +42,9 @@
 // that was certainly not sent is always sent to another server.
 //
 // Errors match those of the store for [errors.Is], and have the same text. They never
-// contain the token.
+// contain the token. If the service rejects the token, or denies an operation to it, the
+// error is [io/fs.ErrPermission] and [fleet.FaultAccess], not [sema.ErrUnavailable].
+// [sema.Hint] returns what to do about the token.
 //
 // # Notifications
 //

@@ -23,8 +23,11 @@ func (s *Store) remoteError(ctx context.Context, fault *wire.Fault) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if errors.Is(fault, sema.ErrUnavailable) {
+	switch {
+	case errors.Is(fault, sema.ErrUnavailable):
 		return fmt.Errorf("%s: %w", s, fault)
+	case errors.Is(fault, fs.ErrPermission):
+		return &denial{fault, rightsHint}
 	}
 	return fault
 }
@@ -103,6 +106,23 @@ func (s *Store) hasCert() bool {
 // errDenied is the error for operations that a known token does not allow.
 var errDenied = fmt.Errorf("%w: %w", fs.ErrPermission, fleet.FaultAccess)
 
+// A denial is the error of a call that the service denies because of the token. It is
+// [fs.ErrPermission] and [fleet.FaultAccess], and not [sema.ErrUnavailable]: the service
+// has replied.
+type denial struct {
+	cause error // contains fs.ErrPermission
+	hint  string
+}
+
+// Error implements error.
+func (d *denial) Error() string { return d.cause.Error() }
+
+// Unwrap returns the cause and the fault, for [errors.Is].
+func (d *denial) Unwrap() []error { return []error{d.cause, fleet.FaultAccess} }
+
+// Hint returns what to do about the token. [sema.Hint] calls it.
+func (d *denial) Hint() string { return d.hint }
+
 // fault explains an error that was not sent by the store: what failed, and what to do
 // about it. The result wraps [sema.ErrUnavailable] if a later call may succeed.
 func (s *Store) fault(to *server, err error) error {
@@ -111,11 +131,12 @@ func (s *Store) fault(to *server, err error) error {
 		return s.unreachable(to, explained)
 	}
 	switch code := connect.CodeOf(err); {
+	case code == connect.CodeUnauthenticated && s.token.isMissing():
+		return &denial{fmt.Errorf("%w: the sema service at %s requires a token, and this client has none", fs.ErrPermission, at), s.token.hint()}
 	case code == connect.CodeUnauthenticated:
-		return fmt.Errorf("%w: %w: the sema service at %s rejects the token (source: %s): %s; check token_file=, token= or %s",
-			fs.ErrPermission, fleet.FaultAccess, at, s.token.source(), message(err), TokenVariable)
+		return &denial{fmt.Errorf("%w: the sema service at %s rejects the token (source: %s): %s", fs.ErrPermission, at, s.token.source(), message(err)), s.token.hint()}
 	case code == connect.CodePermissionDenied:
-		return fmt.Errorf("%w: the sema service at %s denies this operation to the token (source: %s): %s", errDenied, at, s.token.source(), message(err))
+		return &denial{fmt.Errorf("%w: the sema service at %s denies this operation to the token (source: %s): %s", errDenied, at, s.token.source(), message(err)), rightsHint}
 	case code == connect.CodeUnimplemented:
 		return fmt.Errorf("no sema service at %s, or one of another version: %s; check host and port", at, message(err))
 	case code == connect.CodeResourceExhausted:

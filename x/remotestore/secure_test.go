@@ -92,7 +92,7 @@ func TestOpen_ChecksAtOnce(t *testing.T) {
 		"sema://nowhere.invalid":                     {fleet.FaultName, `name resolution failed: host "nowhere.invalid"`},
 		"sema://127.0.0.1:1":                         {fleet.FaultConnection, "connection refused (hint: start it with sema serve)"},
 		"sema://127.0.0.1:1,127.0.0.1:2":             {fleet.FaultConnection, "127.0.0.1:1, 127.0.0.1:2"},
-		"sema://" + server.address + "?token=hushed": {fleet.FaultAccess, "check token_file=, token= or SEMA_TOKEN"},
+		"sema://" + server.address + "?token=hushed": {fleet.FaultAccess, "rejects the token (source: token=… or SEMA_TOKEN)"},
 		"sema://" + unresponsive.Addr().String():     {"", "did not reply"},
 	} {
 		began := time.Now()
@@ -150,15 +150,23 @@ func TestOpen_Tokens(t *testing.T) {
 	server := serve(t, memstore.New(), serving{wrap: requireToken(func() string { return "hush" })})
 	at := "sema://" + server.address
 	wantReached(t, at+"?token=hush")
-	for query, want := range map[string]string{
-		"":              "rejects the token (source: none)",
-		"?token=hushed": "check token_file=, token= or SEMA_TOKEN",
-		"?token=reader": "denies this operation",
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("hushed-too"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]struct{ facts, hint string }{
+		"":                    {"requires a token, and this client has none", "set SEMA_TOKEN, or token_file="},
+		"?token=hushed":       {"rejects the token (source: token=… or SEMA_TOKEN)", "check that SEMA_TOKEN, or token= in the URL, is a whole token of this service"},
+		"?token_file=" + file: {"rejects the token (source: token_file=" + file, "check that " + file + " contains a whole token of this service"},
+		"?token=reader":       {"denies this operation", "ask the operator of the service for a token that allows this"},
 	} {
 		err := inspectAt(t, at+query)
-		storetest.WantError(t, err, want, server.address)
-		if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "hush") {
+		storetest.WantError(t, err, want.facts, server.address)
+		if !errors.Is(err, fs.ErrPermission) || !errors.Is(err, fleet.FaultAccess) || errors.Is(err, sema.ErrUnavailable) {
 			t.Errorf("%q: %v", query, err)
+		}
+		if hint := sema.Hint(err); !strings.HasPrefix(hint, want.hint) || strings.Contains(err.Error()+hint, "hush") {
+			t.Errorf("%q: %v, hint %q, want %q", query, err, hint, want.hint)
 		}
 	}
 	t.Setenv(TokenVariable, "hush")

@@ -76,11 +76,29 @@ func (t *token) source() string {
 	switch {
 	case t.file != "":
 		return "token_file=" + t.file
-	case *t.value.Load() != "":
-		return "token=… or " + TokenVariable
+	case t.isMissing():
+		return "none"
 	}
-	return "none"
+	return "token=… or " + TokenVariable
 }
+
+// isMissing reports whether there is no token.
+func (t *token) isMissing() bool { return t.file == "" && *t.value.Load() == "" }
+
+// hint returns what to do if the service does not accept the token.
+func (t *token) hint() string {
+	const created = "the operator of the service creates tokens with 'sema token'"
+	switch {
+	case t.isMissing():
+		return "set " + TokenVariable + ", or token_file= in the URL, to a token of this service; " + created
+	case t.file != "":
+		return "check that " + t.file + " contains a whole token of this service, and no old one; " + created
+	}
+	return "check that " + TokenVariable + ", or token= in the URL, is a whole token of this service, and no old one; " + created
+}
+
+// rightsHint states what to do if the token lacks a right.
+const rightsHint = "ask the operator of the service for a token that allows this (sema token --verbs, --prefix)"
 
 // WrapUnary implements [connect.Interceptor].
 func (t *token) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"io/fs"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
@@ -17,10 +18,11 @@ func (u *Unreachable) Error() string { return u.Cause.Error() }
 // Unwrap returns the cause and [sema.ErrUnavailable].
 func (u *Unreachable) Unwrap() []error { return []error{u.Cause, sema.ErrUnavailable} }
 
-// Unreached wraps err in [Unreachable]. It returns nil, and errors with an exit code, unchanged.
+// Unreached wraps err in [Unreachable]. It returns nil, denials, and errors with an exit code
+// unchanged: a store that denies an operation was reached.
 func Unreached(err error) error {
 	var coded *exit.Error
-	if err == nil || errors.As(err, &coded) {
+	if err == nil || errors.As(err, &coded) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return &Unreachable{err}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"reflect"
 	"strings"
 	"testing"
@@ -127,5 +129,15 @@ func TestUnreached_ExitCode(t *testing.T) {
 	}
 	if err := Unreached(nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnreached_Denial checks that a store that denies an operation counts as reached: waiting
+// does not help, and the hint for a store that cannot be reached misleads.
+func TestUnreached_Denial(t *testing.T) {
+	t.Parallel()
+	denied := fmt.Errorf("drain: %w", fs.ErrPermission)
+	if err := Unreached(denied); err != denied || errors.Is(err, sema.ErrUnavailable) || sema.Hint(err) != "" || exit.Code(err) != exit.Denied {
+		t.Errorf("%v: hint %q, exit code %d", err, sema.Hint(err), exit.Code(err))
 	}
 }
