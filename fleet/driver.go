@@ -214,12 +214,12 @@ func (s *session) openSession(within time.Duration, l limit) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, protocol.ErrVersion) && !errors.Is(err, sema.ErrInvalid) && !isDenial(err) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.driver.lastErr = nil
 	s.failOpen.repliedLocked(s.client.clock())
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+	if isDenial(err) || errors.Is(err, fs.ErrNotExist) {
 		s.rejectAllLocked(err)
 		return fmt.Errorf("%w: %w", errRejected, err)
 	}
@@ -259,6 +259,10 @@ func (s *session) openSession(within time.Duration, l limit) error {
 // errRejected is wrapped by errors that are replies of the store.
 var errRejected = errors.New("rejected by the store")
 
+// isDenial reports whether the store denies an operation, such as a service that does not
+// know the token. It has replied, so that no local limit applies, and callers do not wait.
+func isDenial(err error) bool { return errors.Is(err, fs.ErrPermission) }
+
 // errUnknownSession is the reply of a store that does not have the session.
 var errUnknownSession = fmt.Errorf("%w: unknown session", errRejected)
 
@@ -274,6 +278,12 @@ func (s *session) send(b protocol.Batch, within time.Duration, l limit) error {
 	s.counts.ExchangeTime += time.Since(began)
 	if len(b.Ops) == 0 && !b.End {
 		s.counts.countHeartbeat(err == nil && reply.Status != protocol.Unknown && reply.Status != protocol.Stale)
+	}
+	if isDenial(err) { // heartbeats continue: the token may be replaced before the leases expire
+		s.driver.lastErr = nil
+		s.failOpen.repliedLocked(s.client.clock())
+		s.rejectAllLocked(err)
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
 	if err != nil {
 		return err

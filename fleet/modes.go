@@ -1,9 +1,7 @@
 package fleet
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -46,7 +44,7 @@ func (s *session) compareModes() {
 	snapshot, err := s.client.store.Inspect(ctx, s.name)
 	if err != nil {
 		s.mu.Lock()
-		s.modeCheck.done = s.modeCheck.done || errors.Is(err, fs.ErrPermission) // do not cause a log line at the server each time
+		s.modeCheck.done = s.modeCheck.done || isDenial(err) // do not cause a log line at the server each time
 		s.mu.Unlock()
 		return
 	}

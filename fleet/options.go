@@ -107,7 +107,9 @@ func UnavailableAfter(d time.Duration) Option {
 // FailOpen makes this process grant up to limit permits of its own while the store does
 // not reply. A fleet of N processes may then hold N × limit permits, in addition to the
 // permits of the store that are still held. Default: fail closed; acquires wait and
-// finally fail with ErrUnavailable.
+// finally fail with ErrUnavailable. A denial is a reply: if the store denies access, as a
+// service does that does not know the token, acquires fail at once with [io/fs.ErrPermission],
+// and the limit does not apply.
 //
 // Permits that were acquired from the store are lost when they cannot be renewed. Permits
 // of the local limit cannot be lost, and stay valid when the store replies again.

@@ -361,11 +361,15 @@ func (s *session) rejection(op string, n int64, err error) error {
 	return fault
 }
 
-// unavailableError returns the error of a call to which the store has not replied.
+// unavailableError returns the error of a call to which the store has not replied, or whose
+// last reply was a denial that came before the call.
 func (s *session) unavailableError(c *call) error {
 	s.mu.Lock()
 	cause := s.driver.lastErr
 	s.mu.Unlock()
+	if isDenial(cause) {
+		return s.fault(c.op, c.weight(), cause, "")
+	}
 	if cause == nil {
 		cause = errNoReply
 	}

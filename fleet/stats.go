@@ -130,7 +130,7 @@ func (t *tally) unqueue(c *call) {
 
 // countFailure counts a call that ended with an error.
 func (s *session) countFailure(c *call, err error) {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrNotExist) || isDenial(err) {
 		return
 	}
 	s.mu.Lock()
