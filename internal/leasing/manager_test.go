@@ -3,6 +3,7 @@ package leasing_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"sync"
@@ -419,6 +420,28 @@ func TestManager_DoesNotReuseASessionOfAnotherManager(t *testing.T) {
 		wg.Wait()
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("the waiter was notified after %v", took)
+		}
+	})
+}
+
+// A denyingStore denies every call, as a service does whose token lacks a right.
+type denyingStore struct{ fleet.Store }
+
+func (denyingStore) Open(context.Context, string, protocol.Config, protocol.Opener) (protocol.Session, protocol.Config, error) {
+	return 0, protocol.Config{}, fmt.Errorf("%w: %w", fs.ErrPermission, fleet.FaultAccess)
+}
+
+// TestManager_DenialIsNotRepeated checks that the error is the denial, at once.
+func TestManager_DenialIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := leasing.New(denyingStore{memstore.New()})
+		defer m.Close()
+		start := time.Now()
+		_, err := m.Acquire(t.Context(), want(1, 0))
+		wantErr(t, err, fs.ErrPermission)
+		if errors.Is(err, sema.ErrUnavailable) || time.Since(start) > 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/list"
 )
@@ -280,7 +282,7 @@ func (s *session) lost(why string) error {
 // A final error is a reply of the store: retrying does not help.
 type final struct{ error }
 
-// retry calls the store until it replies, for at most storeTimeout.
+// retry calls the store until it replies, for at most storeTimeout. A denial is a reply.
 func (m *Manager) retry(ctx context.Context, op, semaphore string, call func(context.Context) error) error {
 	start := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -293,6 +295,8 @@ func (m *Manager) retry(ctx context.Context, op, semaphore string, call func(con
 			return nil
 		case errors.As(err, &final):
 			return final.error
+		case errors.Is(err, fs.ErrPermission) && errors.Is(err, fleet.FaultAccess): // a service denies it to the token
+			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case m.life.Err() != nil:
