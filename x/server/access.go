@@ -192,10 +192,24 @@ func (c caller) allow(verb Verb, semaphore string) error {
 	if c.journal != nil {
 		c.journal.warn("denied", "request denied", "principal", c.principal, "from", c.from, "verb", string(verb), "semaphore", semaphore)
 	}
-	return &problem{
-		Status: http.StatusForbidden, Title: "not allowed",
-		Detail: fmt.Sprintf("%s may not %s %q; it needs a token with that verb and prefix", c.name, verb, wanted),
+	detail := fmt.Sprintf("token %q lacks the verb %s", c.name, verb) // only tokens lack verbs
+	if wanted != "" {
+		detail += fmt.Sprintf(" on %q", wanted)
 	}
+	return &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: detail + "; " + c.rights()}
+}
+
+// rights describes what the token of an identity allows.
+func (i *identity) rights() string {
+	verbs := make([]string, len(i.verbs))
+	for n, verb := range i.verbs {
+		verbs[n] = string(verb)
+	}
+	text := "its verbs are " + strings.Join(verbs, ", ")
+	if i.prefix != "" {
+		text += fmt.Sprintf(", on names with the prefix %q", i.prefix)
+	}
+	return text
 }
 
 // A call is a request in progress: its caller, and the reservations that last until the

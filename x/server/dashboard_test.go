@@ -174,7 +174,7 @@ func TestDashboard_Login(t *testing.T) {
 	if wrong.header.Get("WWW-Authenticate") == "" || strings.Contains(wrong.text, "secret-guess") || wrong.header.Get("Set-Cookie") != "" {
 		t.Errorf("%v %s", wrong.header, wrong.text)
 	}
-	b.post(403, "/ui/login", form("token", "secret-worker")).contains(t, `worker may not read`)
+	b.post(403, "/ui/login", form("token", "secret-worker")).contains(t, `token "worker" lacks the verb read; its verbs are acquire`)
 	for _, next := range []string{"https://evil.example/ui/", "//evil.example/ui/", `/\evil.example`, "/v1/semaphores", "/ui/../v1/semaphores", "javascript:alert(1)", ""} {
 		if p := s.tab().post(303, "/ui/login", form("token", "secret-ops", "next", next)); p.header.Get("Location") != "/ui/" {
 			t.Errorf("%q redirects to %q", next, p.header.Get("Location"))
@@ -261,7 +261,7 @@ func TestDashboard_AuthorizesViewers(t *testing.T) {
 		form("do", "revoke", "lease", seq), form("do", "revoke", "lease", seq, "at_once", "1", "sure", "1"), form("do", "delete", "sure", "1"),
 	} {
 		f.Set("name", "ci-a")
-		b.post(403, "/ui/do", f).contains(t, "reader may not admin")
+		b.post(403, "/ui/do", f).contains(t, `token "reader" lacks the verb admin on "ci-a"; its verbs are read, on names with the prefix "ci-"`)
 	}
 	if a := s.want(200, "GET", "/v1/semaphores/ci-a", ""); a.body["draining"] == true || a.body["capacity"] != 1.0 || a.body["in_use"] != 1.0 {
 		t.Errorf("%v", a.body)

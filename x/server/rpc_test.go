@@ -74,11 +74,17 @@ func TestRemoteStore_Tokens(t *testing.T) {
 	if _, err := job.Acquire(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.Info(t.Context(), "db"); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("on another tenant's semaphore: %v", err)
-	}
-	if err := jobs.Resume(t.Context(), "job-1"); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("as an administrator: %v", err)
+	_, others := jobs.Info(t.Context(), "db")
+	for facts, err := range map[string]error{
+		`token "jobs" lacks the verb read on "db"; its verbs are acquire, read, on names with the prefix "job-"`:     others,
+		`token "jobs" lacks the verb admin on "job-1"; its verbs are acquire, read, on names with the prefix "job-"`: jobs.Resume(t.Context(), "job-1"),
+	} {
+		if !errors.Is(err, fs.ErrPermission) || !errors.Is(err, fleet.FaultAccess) || errors.Is(err, sema.ErrUnavailable) || !strings.HasSuffix(err.Error(), "not allowed: "+facts) {
+			t.Errorf("%v, want %s", err, facts)
+		}
+		if hint := sema.Hint(err); !strings.HasPrefix(hint, "ask the operator of the service for a token that allows this") {
+			t.Errorf("%v: hint %q", err, hint)
+		}
 	}
 	if names, err := jobs.List(t.Context(), ""); err != nil || fmt.Sprint(names) != "[job-1]" {
 		t.Errorf("%v, %v", names, err)
