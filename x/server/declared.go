@@ -96,6 +96,36 @@ func (all declarations) exactly(name string) bool {
 	return slices.ContainsFunc(all, func(d declared) bool { return d.name == name })
 }
 
+// unused returns the state of a semaphore that is declared by its name, before it exists in the
+// store. Its version is 0, which no stored semaphore has.
+func (all declarations) unused(name string) (snapshot protocol.Snapshot, ok bool) {
+	if !slices.ContainsFunc(all, func(d declared) bool { return d.name == name && d.isName() }) {
+		return protocol.Snapshot{}, false
+	}
+	config, _ := all.of(name) // an earlier pattern may match
+	return protocol.Snapshot{Config: config, Effective: config.Capacity}, true
+}
+
+// addTo adds the declared semaphores that a query selects to a page of those that the store has.
+// The next page begins after the last name of the result.
+func (all declarations) addTo(page []protocol.Summary, q protocol.ListQuery) []protocol.Summary {
+	stored := make(map[string]bool, len(page))
+	for _, s := range page {
+		stored[s.Name] = true
+	}
+	for _, d := range all {
+		if d.name > q.After && strings.HasPrefix(d.name, q.Prefix) && !stored[d.name] {
+			if unused, ok := all.unused(d.name); ok {
+				page = append(page, unused.Summary(d.name))
+			}
+		}
+	}
+	if len(page) > len(stored) {
+		slices.SortFunc(page, func(a, b protocol.Summary) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return page[:min(len(page), q.Most())]
+}
+
 // creation returns the configuration with which an acquire creates a semaphore: the
 // operator's declaration, or else what the client asks for. It is zero if neither gives a
 // capacity. Then the semaphore must exist, so that a misspelt name creates none.

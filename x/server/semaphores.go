@@ -34,17 +34,26 @@ func (s *service) summaries(ctx context.Context, q protocol.ListQuery) ([]protoc
 	if err := c.allow(Read, ""); err != nil {
 		return nil, err
 	}
-	switch { // restrict the query to names that the caller may see
-	case strings.HasPrefix(q.Prefix, c.prefix):
-	case strings.HasPrefix(c.prefix, q.Prefix):
-		q.Prefix = c.prefix
-	default:
+	q, some := c.narrow(q)
+	if !some {
 		return nil, nil
 	}
 	if err := s.reading(ctx, 1); err != nil {
 		return nil, err
 	}
 	return s.store.List(ctx, q)
+}
+
+// narrow restricts a query to names that the caller may see. It reports whether there may be any.
+func (c caller) narrow(q protocol.ListQuery) (_ protocol.ListQuery, some bool) {
+	switch {
+	case strings.HasPrefix(q.Prefix, c.prefix):
+		return q, true
+	case strings.HasPrefix(c.prefix, q.Prefix):
+		q.Prefix = c.prefix
+		return q, true
+	}
+	return q, false
 }
 
 // info returns a semaphore with a page of its holders, followed by its waiters.
@@ -189,7 +198,12 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 	var op, kind, detail string
 	switch {
 	case c.Configure != nil:
-		op, kind, detail = s.changeOf(ctx, name, *c.Configure)
+		config, err := s.createDeclared(ctx, name, *c.Configure)
+		if err != nil {
+			return err
+		}
+		c.Configure = &config
+		op, kind, detail = s.changeOf(ctx, name, config)
 	case c.Revoke != nil:
 		revocation := *c.Revoke
 		revocation.By = callerOf(ctx).signature(revocation.By)
@@ -205,6 +219,23 @@ func (s *service) administer(ctx context.Context, name string, c fleet.Command) 
 	s.audit(ctx, op, kind, name, detail, err)
 	s.watches.changed(name)
 	return err
+}
+
+// createDeclared creates a declared semaphore, if a client is about to change its configuration
+// before its first use. It returns the changed configuration with the version that it replaces.
+func (s *service) createDeclared(ctx context.Context, name string, to protocol.Config) (protocol.Config, error) {
+	unused, ok := s.declared.unused(name)
+	if !ok || to.Version != unused.Config.Version {
+		return to, nil
+	}
+	switch created, err := s.create(ctx, name, settings{}); {
+	case err != nil:
+		return to, err
+	case !created: // the client reads it again
+		return to, protocol.ErrConflict
+	}
+	to.Version = 1
+	return to, nil
 }
 
 // changeOf returns the operation that a client performs by storing a configuration, the kind of its

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"slices"
 	"sync"
@@ -116,7 +118,8 @@ func (a storeAPI) Listen(ctx context.Context, instance string, notify func(name 
 // snapshotWeight is the weight of a read of a whole snapshot; a page weighs 1.
 const snapshotWeight = 8
 
-// Inspect implements [fleet.Store].
+// Inspect implements [fleet.Store]. A declared semaphore exists for Go clients before its first
+// use: opening a session creates it.
 func (a storeAPI) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	if err := a.service.authorize(ctx, Read, name); err != nil {
 		return protocol.Snapshot{}, err
@@ -124,17 +127,28 @@ func (a storeAPI) Inspect(ctx context.Context, name string) (protocol.Snapshot, 
 	if err := a.service.reading(ctx, snapshotWeight); err != nil {
 		return protocol.Snapshot{}, err
 	}
-	return a.service.store.Inspect(ctx, name)
+	snapshot, err := a.service.store.Inspect(ctx, name)
+	if unused, ok := a.service.declared.unused(name); ok && errors.Is(err, fs.ErrNotExist) {
+		return unused, nil
+	}
+	return snapshot, err
 }
 
-// Administer implements [fleet.Store].
+// Administer implements [fleet.Store]. The configuration of a declared semaphore can be changed
+// before its first use, too.
 func (a storeAPI) Administer(ctx context.Context, name string, c fleet.Command) error {
 	return a.service.administer(ctx, name, c)
 }
 
-// List implements [fleet.Store]. It returns only semaphores that the caller may see.
+// List implements [fleet.Store]. It returns only semaphores that the caller may see, including
+// declared ones before their first use.
 func (a storeAPI) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
-	return a.service.summaries(ctx, q)
+	q, some := callerOf(ctx).narrow(q)
+	found, err := a.service.summaries(ctx, q)
+	if err != nil || !some {
+		return nil, err
+	}
+	return a.service.declared.addTo(found, q), nil
 }
 
 // Ping implements [fleet.Examiner].
@@ -154,7 +168,7 @@ func (a storeAPI) Examine(ctx context.Context) ([]fleet.Finding, error) {
 		return nil, err
 	}
 	if c.prefix != "" {
-		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("%s may only read semaphores with the prefix %q; examining the store requires a token without a prefix", c.name, c.prefix)}
+		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("token %q reads only semaphores with the prefix %q; examining the store requires a token without a prefix", c.name, c.prefix)}
 	}
 	return a.service.examination.findings(func() ([]fleet.Finding, error) { return a.service.store.Examine(ctx) })
 }

@@ -32,8 +32,9 @@ what the server has measured in the last 5 minutes: grants a second, the 99th
 percentiles of waits and holds, and how long the first of the queue has waited. --limit and --after list a part;
 the number of further semaphores is printed to stderr.
 
-On host: the list has all semaphores of the directory, also unused ones. Damaged and
-foreign files in the directory are reported on stderr.`,
+Over sema:// the list has declared semaphores before their first use. On host: it has all
+semaphores of the directory, also unused ones. Damaged and foreign files in the directory
+are reported on stderr.`,
 		Example: `  sema ls
   sema ls team/ -o wide
   sema ls -o json | jq -r '.[] | select(.free == 0) | .name'`,
