@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/sema-go/sema"
@@ -24,6 +25,8 @@ type cause struct {
 var causes = []cause{
 	{"TLS", fleet.FaultTLS, []string{"tls:", "x509:", "first record does not look like", "server refused tls"},
 		"use TLS on both sides or on neither (rediss://, semas://, sslmode=, tls=on); the certificate must be for this host, and signed by an authority that this machine trusts (ca=, sslrootcert=)"},
+	{"open", "", []string{"disk image is malformed", "file is not a database", "the file is damaged"},
+		damagedAdvice},
 	{"tables", "", []string{"sema migrate"}, "run 'sema migrate' with this store, as a user that may create tables"},
 	{"disk", "", []string{"no space left", "disk is full", "database or disk is full", "disk full", "make room on the disk", "53100", "misconf"},
 		"the disk of the store is full, or cannot be written to: free space on it; the store then continues by itself"},
@@ -46,6 +49,19 @@ var causes = []cause{
 		"a program accepts connections there, but does not reply like this store: check the port, whether the server uses TLS, and whether the server is stopped or overloaded"},
 }
 
+// damagedAdvice contains the steps for a damaged SQLite file.
+const damagedAdvice = "stop the program that owns the file, move it away together with the files -wal and -shm beside it, wait for the longest TTL of its semaphores, and start the program again: it creates a new file (docs/failover.md, SQLite)"
+
+// withSteps replaces the advice for a damaged file, which could be opened, by the steps.
+func withSteps(findings []fleet.Finding) []fleet.Finding {
+	for i, f := range findings {
+		if f.Check == "file" && f.Level == fleet.LevelProblem {
+			findings[i].Advice = damagedAdvice
+		}
+	}
+	return findings
+}
+
 // causeOf returns the class of an error.
 func causeOf(err error) (c cause, known bool) {
 	text, fault := strings.ToLower(err.Error()), fleet.FaultOf(err)
@@ -62,11 +78,22 @@ func causeOf(err error) (c cause, known bool) {
 	return cause{}, false
 }
 
+// tokenAdvice returns the advice for an operation that a service denies because of the token, ""
+// for other errors.
+func tokenAdvice(err error) string {
+	if !errors.Is(err, fs.ErrPermission) || fleet.FaultOf(err) != fleet.FaultAccess {
+		return ""
+	}
+	return sema.Hint(err) + "; 'sema doctor' needs a token with all verbs and without a prefix"
+}
+
 // openFinding returns the finding for a server that accepted the connection and then failed.
 func openFinding(u store.URL, err error) fleet.Finding {
 	f := fleet.Finding{Check: "open", Level: fleet.LevelProblem, Seen: explain.WithoutPrefix(err.Error()), Advice: "see docs/stores.md for the requirements on the URL and the server"}
 	var coded *exit.Error
-	if errors.As(err, &coded) {
+	if advice := tokenAdvice(err); advice != "" {
+		f.Check, f.Advice = "authenticate", advice
+	} else if errors.As(err, &coded) {
 		f.Advice = "check the path, and that this user can write to its directory: 'sema serve', or the first acquire, creates the file"
 	} else if c, known := causeOf(err); known {
 		f.Check, f.Advice = c.check, c.advice
@@ -79,7 +106,9 @@ func openFinding(u store.URL, err error) fleet.Finding {
 // useFinding returns the finding for a store that was reached but fails a step.
 func useFinding(step string, err error) fleet.Finding {
 	f := fleet.Finding{Check: "use", Level: fleet.LevelProblem, Seen: step + " fails: " + explain.WithoutPrefix(err.Error()), Advice: "see docs/stores.md for the requirements on the server"}
-	if c, known := causeOf(err); known {
+	if advice := tokenAdvice(err); advice != "" {
+		f.Advice = advice
+	} else if c, known := causeOf(err); known {
 		f.Advice = c.advice
 	}
 	if errors.Is(err, sema.ErrTimeout) && fleet.FaultOf(err) == "" {

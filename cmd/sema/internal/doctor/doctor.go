@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/dial"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/cmd/sema/internal/flags"
 	"github.com/sema-go/sema/cmd/sema/internal/store"
@@ -106,9 +108,9 @@ func examine(ctx context.Context, named func() (store.URL, error), s settings) *
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 	case err != nil:
-		r.add(fleet.Finding{Check: "settings", Level: fleet.LevelProblem, Seen: err.Error(), Advice: "allow the user to read them"})
+		r.add(fleet.Finding{Check: "settings", Level: fleet.LevelProblem, Seen: explain.WithoutPrefix(err.Error()), Advice: cmp.Or(tokenAdvice(err), "allow the user to read them")})
 	}
-	r.add(findings...)
+	r.add(withSteps(findings)...)
 	p.stored(ctx)
 	p.deadlocks(ctx)
 	p.use(ctx)

@@ -1,9 +1,12 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sema-go/sema/cmd/sema/internal/commandtest"
@@ -41,6 +44,73 @@ func TestDoctor_SQLiteFile(t *testing.T) {
 		t.Errorf("code %d", code)
 	}
 	wantProtocols(t, owner, path)
+}
+
+// TestDoctor_DamagedSQLiteFile damages each page of a file. It checks that the advice for whatever
+// then fails consists of the steps of docs/failover.md.
+func TestDoctor_DamagedSQLiteFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	intact := filepath.Join(dir, "sema.db")
+	first, err := fleet.Open(t.Context(), "sqlite://"+intact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := first.Semaphore("db", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Acquire(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(intact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	files := map[string][]byte{"other": []byte("notes of another program"), "cut": whole[:len(whole)/page/2*page]}
+	for at := page; at < len(whole); at += page {
+		damaged := slices.Clone(whole)
+		damaged[at+3], damaged[at+4] = 0xff, 0xf0 // the number of cells
+		files[fmt.Sprint("page ", at/page)] = damaged
+	}
+	var found sync.Map // the checks that have failed
+	t.Run("files", func(t *testing.T) {
+		for name, content := range files {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+				if err := os.WriteFile(path, content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				r, code := diagnose(t, "sqlite://"+path)
+				if r.Problems == 0 || code == 0 {
+					t.Errorf("code %d: %s", code, r.text())
+				}
+				for _, f := range r.Findings {
+					if f.Level != fleet.LevelProblem {
+						continue
+					}
+					found.Store(f.Check, true)
+					for _, step := range []string{"stop the program", "move it away together with the files -wal and -shm", "wait for the longest TTL", "start the program again", "docs/failover.md"} {
+						if !strings.Contains(f.Advice, step) {
+							t.Errorf("no %q in %+v", step, f)
+						}
+					}
+				}
+			})
+		}
+	})
+	for _, check := range []string{"open", "file", "stored", "use"} {
+		if _, ok := found.Load(check); !ok {
+			t.Errorf("no damage was found by %q", check)
+		}
+	}
 }
 
 // wantProtocols creates semaphores of other protocol versions in the file.

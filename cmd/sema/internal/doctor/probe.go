@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (p *probe) roundTrips(ctx context.Context) {
 			s.took = time.Since(start)
 		}
 		if err != nil && !isAbsent(err) {
-			p.report.add(fleet.Finding{Check: "latency", Level: fleet.LevelProblem, Seen: fmt.Sprintf("no reply after %d round trips: %v", len(all), err), Advice: "check the server, and the network on the way"})
+			p.report.add(fleet.Finding{Check: "latency", Level: fleet.LevelProblem, Seen: fmt.Sprintf("no reply after %s: %v", figure.Count(int64(len(all)), "round trip"), err), Advice: "check the server, and the network on the way"})
 			return
 		}
 		if clock = clock && !there.IsZero(); clock {
@@ -134,16 +135,20 @@ const mostRead = 200
 func (p *probe) stored(ctx context.Context) {
 	names, err := p.client.List(ctx, "")
 	if err != nil {
-		p.report.add(fleet.Finding{Check: "stored", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: "allow the user to read the semaphores"})
+		p.report.add(fleet.Finding{Check: "stored", Level: fleet.LevelWarning, Seen: fmt.Sprintf("cannot be listed: %v", err), Advice: cmp.Or(tokenAdvice(err), "allow the user to read the semaphores")})
 		return
 	}
 	strange, unusable := []string{}, []string{}
+	advice := "use the program that created them; only adjacent protocol versions are compatible"
 	for _, name := range names[:min(len(names), mostRead)] {
 		info, err := p.client.Info(ctx, name)
 		switch made := int64(info.Config.Protocol); {
 		case isAbsent(err) || err == nil && (made == protocol.Version || made == 0):
 		case err != nil:
 			unusable = append(unusable, fmt.Sprintf("%s (%v)", name, err))
+			if c, known := causeOf(err); known {
+				advice = c.advice
+			}
 		case made > protocol.Version+1 || made < protocol.Version-1:
 			unusable = append(unusable, fmt.Sprintf("%s (protocol %d)", name, made))
 		default:
@@ -154,7 +159,7 @@ func (p *probe) stored(ctx context.Context) {
 	switch {
 	case len(unusable) > 0:
 		f.Level, f.Seen = fleet.LevelProblem, fmt.Sprintf("%s, of which this program (protocol %d) cannot use %s", figure.Count(int64(len(names)), "semaphore"), protocol.Version, some(unusable))
-		f.Advice = "use the program that created them; only adjacent protocol versions are compatible"
+		f.Advice = advice
 	case len(strange) > 0:
 		f.Level, f.Seen = fleet.LevelWarning, fmt.Sprintf("%s, of which a newer or older program created %s; this one (protocol %d) can use them", figure.Count(int64(len(names)), "semaphore"), some(strange), protocol.Version)
 		f.Advice = "finish the upgrade of all programs"

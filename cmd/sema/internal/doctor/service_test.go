@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,10 +21,11 @@ import (
 	"github.com/sema-go/sema/x/server"
 )
 
-// service starts a server. It returns its addresses for browsers and for Go clients.
-func service(t *testing.T) (http, sema string) {
+// service starts a server that accepts the given tokens, or any client if there are none. It
+// returns its addresses for browsers and for Go clients.
+func service(t *testing.T, tokens ...server.Token) (http, sema string) {
 	t.Helper()
-	s, err := server.New(memstore.New(), server.Options{})
+	s, err := server.New(memstore.New(), server.Options{Tokens: tokens, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,6 +158,36 @@ func TestOpenFinding_StoreBehindAService(t *testing.T) {
 		}
 		if f := openFinding(u, away); strings.Contains(f.Advice, "store of the server") != want {
 			t.Errorf("%s: %+v", url, f)
+		}
+	}
+}
+
+// TestDoctor_Tokens checks that the advice about a missing, a wrong and a weak token is about the
+// token.
+func TestDoctor_Tokens(t *testing.T) {
+	t.Parallel()
+	hash := func(token string) string { return server.HashToken(secret + token) }
+	_, url := service(t,
+		server.Token{Name: "reader", Hash: hash("reader"), Verbs: []server.Verb{server.Read}},
+		server.Token{Name: "ci", Hash: hash("ci"), Prefix: "ci-", Verbs: server.Verbs()},
+		server.Token{Name: "worker", Hash: hash("worker"), Verbs: []server.Verb{server.Acquire}},
+	)
+	for query, want := range map[string]struct{ check, seen, advice string }{
+		"":                            {"authenticate", "requires a token", "set SEMA_TOKEN"},
+		"?token=" + secret + "old":    {"authenticate", "rejects the token", "check that SEMA_TOKEN"},
+		"?token=" + secret + "worker": {"authenticate", `token "worker" lacks the verb read`, "ask the operator"},
+		"?token=" + secret + "reader": {"use", `token "reader" lacks the verb acquire`, "ask the operator"},
+		"?token=" + secret + "ci":     {"settings", `token "ci" reads only semaphores with the prefix "ci-"`, "ask the operator"},
+	} {
+		r, code := diagnose(t, url+query)
+		i := slices.IndexFunc(r.Findings, func(f fleet.Finding) bool { return f.Check == want.check && f.Level == fleet.LevelProblem })
+		if i < 0 || code == 0 {
+			t.Errorf("%s: code %d, no problem %q in %s", want.seen, code, want.check, r.text())
+			continue
+		}
+		f := r.Findings[i]
+		if !strings.Contains(f.Seen, want.seen) || !strings.HasPrefix(f.Advice, want.advice) || !strings.HasSuffix(f.Advice, "'sema doctor' needs a token with all verbs and without a prefix") {
+			t.Errorf("%+v, want %+v", f, want)
 		}
 	}
 }
