@@ -45,7 +45,7 @@ func (c *Config) excludes(s Step) string {
 	case float64(s.Failed) > c.MaxFailed*float64(s.Calls):
 		return fmt.Sprintf("%.2g %% of the calls fail (%v)", 100*float64(s.Failed)/float64(s.Calls), s.Err)
 	case c.MaxP99 > 0 && s.P99 > c.MaxP99:
-		return fmt.Sprintf("the p99 is %v", s.P99.Round(s.P99/100+1))
+		return fmt.Sprintf("the p99 is %v", short(s.P99))
 	}
 	return ""
 }

@@ -210,7 +210,7 @@ func (t *tuner) result() Result {
 	}
 	r.Proposed = int64(math.Ceil(float64(r.Needed) * (1 + t.config.Headroom)))
 	at := t.steps[slices.IndexFunc(t.steps, func(s Step) bool { return s.Capacity == r.Needed })]
-	r.Why = fmt.Sprintf("%d at a time yield %.0f %% of the best throughput, %.4g a second, with a p99 of %v", r.Needed, 100*at.Throughput/t.best(), at.Throughput, at.P99.Round(at.P99/100+1))
+	r.Why = fmt.Sprintf("%d at a time yield %.0f %% of the best throughput, %s a second, with a p99 of %v", r.Needed, 100*at.Throughput/t.best(), perSecond(at.Throughput), short(at.P99))
 	for _, s := range t.steps { // headroom must not reach what is excluded
 		if s.Excluded != "" && s.Capacity > r.Needed && s.Capacity <= r.Proposed {
 			r.Proposed = s.Capacity - 1

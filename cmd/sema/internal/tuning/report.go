@@ -28,7 +28,7 @@ func summary(s tune.Step) string {
 
 // perSecond formats a throughput with three digits.
 func perSecond(v float64) string {
-	if v >= 100 {
+	if v >= 99.95 {
 		return figure.Grouped(int64(v + 0.5))
 	}
 	return fmt.Sprintf("%.3g", v)

@@ -1,6 +1,7 @@
 package tuning
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,6 +108,27 @@ func TestTune_InterruptPrintsWhatWasMeasured(t *testing.T) {
 	var d document
 	if err := json.Unmarshal([]byte(out.String()), &d); err != nil || !d.Interrupted || cmd.ProcessState.ExitCode() != 130 {
 		t.Errorf("exit code %d, %v, %s", cmd.ProcessState.ExitCode(), err, out.String())
+	}
+}
+
+// TestReport_SummaryIsRoundedLikeTheRows checks that the sentence of package tune shows the same
+// numbers as the row.
+func TestReport_SummaryIsRoundedLikeTheRows(t *testing.T) {
+	t.Parallel()
+	for _, took := range []time.Duration{77_777, 1_234_567, 403_885_712, 12_345_678_901} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := tune.Run(t.Context(), tune.Config{Only: []int64{1}, Work: func(context.Context) error {
+				time.Sleep(took)
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := strings.Fields(strings.Split(report{Result: r}.text(), "\n")[2]) // capacity, bar, throughput, bar, p99, mark
+			if want := shown[2] + " a second, with a p99 of " + shown[4]; !strings.HasSuffix(r.Why, want) {
+				t.Errorf("%q, want %q", r.Why, want)
+			}
+		})
 	}
 }
 
