@@ -82,7 +82,7 @@ func Of(f Facts) Advice {
 	case f.Rate:
 		a.Why = "the permits of a rate are not held: its capacity is what the protected resource allows"
 	case f.Holds < Enough:
-		a.Why = fmt.Sprintf("%d holds have ended in the last %v: %d are needed to compute with means", f.Holds, f.Period.Round(time.Second), Enough)
+		a.Why = fmt.Sprintf("too few holds have ended to compute with means: %d in the last %v, want %d", f.Holds, f.Period.Round(time.Second), Enough)
 	default:
 		a.size(f)
 	}
@@ -152,7 +152,7 @@ func (a *Advice) find(f Facts) {
 	}
 	switch {
 	case a.Sized && a.Load > float64(f.Capacity):
-		add(TooFew, "the acquires need %.1f permits on average, and there are %d: the queue grows, or acquires are rejected", a.Load, f.Capacity)
+		add(TooFew, "the acquires need %.1f permits on average, and the capacity is %d: the queue grows, or acquires are rejected", a.Load, f.Capacity)
 	case a.Sized && a.Load > Utilisation*float64(f.Capacity) && !slow:
 		add(TooFew, "%.0f %% of the permits are in use on average: %d would be %.0f %%", 100*a.Load/float64(f.Capacity), a.Needed, 100*Utilisation)
 	case f.InUse >= f.Capacity && f.Waiting > 0 && !f.Draining && !slow:

@@ -38,6 +38,17 @@ func TestOf_LittlesLaw(t *testing.T) {
 	}
 }
 
+// TestOf_TooFewHolds checks the text for one hold, which needs no plural.
+func TestOf_TooFewHolds(t *testing.T) {
+	t.Parallel()
+	f := busy()
+	f.Holds, f.Period = 1, 300*time.Second
+	const want = "too few holds have ended to compute with means: 1 in the last 5m0s, want 20"
+	if a := advice.Of(f); a.Sized || a.Why != want {
+		t.Errorf("%+v, want %s", a, want)
+	}
+}
+
 // TestOf_PollsAreNoArrivals checks a caller that tries to acquire in a loop.
 func TestOf_PollsAreNoArrivals(t *testing.T) {
 	t.Parallel()

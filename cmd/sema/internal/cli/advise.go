@@ -62,11 +62,11 @@ func adviceText(a scope.Advice) string {
 		fmt.Fprintf(&b, "nothing found\n")
 	}
 	if a.Load != nil {
-		fmt.Fprintf(&b, "\n%.4g acquires a second", a.Arrivals)
+		fmt.Fprintf(&b, "\nacquires: %.4g a second", a.Arrivals)
 		if a.MeanHold != nil {
 			fmt.Fprintf(&b, ", held for %s on average", seconds(*a.MeanHold))
 		}
-		fmt.Fprintf(&b, ": %.3g of %d permits in use on average (last %s)\n", *a.Load, a.Capacity, seconds(a.Window))
+		fmt.Fprintf(&b, ": %.3g of %s in use on average (last %s)\n", *a.Load, figure.Count(a.Capacity, "permit"), seconds(a.Window))
 		fmt.Fprintf(&b, "needed for 80 %% utilisation: %d\n", a.Needed)
 		if a.Note != "" {
 			fmt.Fprintf(&b, "%s\n", a.Note)

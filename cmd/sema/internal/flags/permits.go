@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/figure"
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
@@ -56,7 +57,7 @@ func (p *Permits) Check(f *pflag.FlagSet) error {
 func (p *Permits) checkSlots(f *pflag.FlagSet) error {
 	switch {
 	case f.Changed("weight"):
-		return exit.Misuse("both --slots and --weight: want one of them").With("--slots %d acquires %d permits, with numbers", p.Slots, p.Slots)
+		return exit.Misuse("both --slots and --weight: want one of them").With("--slots %d acquires %s", p.Slots, figure.Count(p.Slots, "numbered permit"))
 	case p.Slots < 1 || p.Slots > maxSlots:
 		return exit.Misuse("--slots %d: want 1 to %d", p.Slots, maxSlots)
 	case p.Capacity > 0 && p.Slots > p.Capacity:

@@ -80,7 +80,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 func (r *result) text() string {
 	var b strings.Builder
 	s := r.settings
-	fmt.Fprintf(&b, "%s\n%d callers, %s, %s, held for %v\n", printable.Line(r.Store), s.callers, figure.Count(s.capacity, "permit"), s.mode, s.hold)
+	fmt.Fprintf(&b, "%s\n%s, %s, %s, held for %v\n", printable.Line(r.Store), figure.Count(int64(s.callers), "caller"), figure.Count(s.capacity, "permit"), s.mode, s.hold)
 	if r.Interrupted {
 		fmt.Fprintf(&b, "interrupted: these are the results until then\n")
 	}
@@ -90,10 +90,10 @@ func (r *result) text() string {
 		r.columns(&b)
 	}
 	if int64(s.callers) > s.capacity {
-		fmt.Fprintf(&b, "\n%s for %d callers: the time includes waiting for permits.\n", figure.Count(s.capacity, "permit"), s.callers)
+		fmt.Fprintf(&b, "\n%s for %s: the time includes waiting for permits.\n", figure.Count(s.capacity, "permit"), figure.Count(int64(s.callers), "caller"))
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Errors)) {
-		fmt.Fprintf(&b, "\nfailed %s times: %s\n", figure.Grouped(r.Errors[text]), printable.Line(text))
+		fmt.Fprintf(&b, "\nfailed %s: %s\n", figure.Count(r.Errors[text], "time"), printable.Line(text))
 	}
 	return b.String()
 }
