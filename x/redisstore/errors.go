@@ -60,8 +60,8 @@ var advice = []struct {
 // settingNames are the names of the TLS settings in URLs, for error messages.
 var settingNames = netfault.SettingNames{Plain: "use redis://", Secure: "use rediss://", CA: "ca=", Cert: "cert= and key=", Name: "name it with server_name="}
 
-// explain adds the address of the server to an error, and advice if there is any. It
-// wraps a transient error in [sema.ErrUnavailable] as well.
+// explain adds the address of the server to an error, and the reason if it is known, before
+// the reply of the server. It wraps a transient error in [sema.ErrUnavailable] as well.
 func explain(ctx context.Context, address string, err error) error {
 	for _, a := range advice {
 		if !isReply(err, a.kind) {
@@ -71,9 +71,9 @@ func explain(ctx context.Context, address string, err error) error {
 			err = &netfault.Error{Fault: a.fault, Text: err.Error(), Cause: err}
 		}
 		if a.transient {
-			return fmt.Errorf("%w: redis at %s: %w: %s", sema.ErrUnavailable, address, err, a.text)
+			return fmt.Errorf("%w: redis at %s: %s (reply: %w)", sema.ErrUnavailable, address, a.text, err)
 		}
-		return fmt.Errorf("redis at %s: %w: %s", address, err, a.text)
+		return fmt.Errorf("redis at %s: %s (reply: %w)", address, a.text, err)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("redis at %s did not reply in time: %w", address, context.Cause(ctx))

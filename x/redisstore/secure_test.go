@@ -58,6 +58,6 @@ func TestOpen_DistinguishesFaults(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "swordfish")
 	wantFault(t, "redis://nowhere.invalid", fleet.FaultName, `name resolution failed: host "nowhere.invalid"`)
 	wantFault(t, "redis://127.0.0.1:1", fleet.FaultConnection, "connection refused")
-	wantFault(t, "redis://:wrong@"+server.Address, fleet.FaultAccess, "unknown user or wrong password")
-	wantFault(t, "redis://"+server.Address, fleet.FaultAccess, "it requires a password")
+	wantFault(t, "redis://:wrong@"+server.Address, fleet.FaultAccess, "redis at "+server.Address+": unknown user or wrong password (reply: WRONGPASS ")
+	wantFault(t, "redis://"+server.Address, fleet.FaultAccess, "redis at "+server.Address+": it requires a password: redis://user:password@host (reply: NOAUTH ")
 }
