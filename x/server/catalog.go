@@ -279,7 +279,7 @@ func (c *catalog) failed(op, name string, err error) error {
 		return nil
 	}
 	for _, expected := range []error{
-		sema.ErrInvalid, sema.ErrClosed, sema.ErrTooLarge, fs.ErrNotExist, fs.ErrPermission, protocol.ErrConflict, protocol.ErrVersion, errors.ErrUnsupported,
+		sema.ErrInvalid, sema.ErrClosed, sema.ErrTooLarge, fs.ErrNotExist, protocol.ErrConflict, protocol.ErrVersion, errors.ErrUnsupported,
 		context.Canceled,
 	} {
 		if errors.Is(err, expected) {
@@ -386,13 +386,16 @@ func withinTimeout(ctx context.Context, operation func(context.Context) error) e
 	if err == nil || ctx.Err() != nil || isResult(err) {
 		return err
 	}
+	if errors.Is(err, fs.ErrPermission) { // %v: a client must not conclude that its own token lacks a verb
+		err = fmt.Errorf("the store denies access to this server: %v", err)
+	}
 	return &outage{err}
 }
 
-// isResult reports whether an error is a reply of the store, not a failure to reply.
+// isResult reports whether an error is a reply of the store about the request.
 func isResult(err error) bool {
 	for _, result := range []error{
-		fs.ErrNotExist, fs.ErrPermission, errors.ErrUnsupported, protocol.ErrConflict, protocol.ErrVersion, sema.ErrInvalid, sema.ErrClosed, sema.ErrUnavailable,
+		fs.ErrNotExist, errors.ErrUnsupported, protocol.ErrConflict, protocol.ErrVersion, sema.ErrInvalid, sema.ErrClosed, sema.ErrUnavailable,
 	} {
 		if errors.Is(err, result) {
 			return true

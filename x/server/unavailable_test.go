@@ -2,10 +2,13 @@ package server_test
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +55,71 @@ func TestUnavailable_Redis(t *testing.T) {
 			proxy.Heal()
 		})
 	}
+}
+
+// A deniedStore denies everything while denied is set, as another service does that does not know
+// the token of this one.
+type deniedStore struct {
+	fleet.Store
+	denied atomic.Bool
+}
+
+func (d *deniedStore) denial() error {
+	if d.denied.Load() {
+		return fmt.Errorf("%w: the service at 127.0.0.1:1 rejects the token", fs.ErrPermission)
+	}
+	return nil
+}
+
+func (d *deniedStore) Open(ctx context.Context, name string, c protocol.Config, by protocol.Opener) (protocol.Session, protocol.Config, error) {
+	if err := d.denial(); err != nil {
+		return 0, protocol.Config{}, err
+	}
+	return d.Store.Open(ctx, name, c, by)
+}
+
+func (d *deniedStore) Apply(ctx context.Context, name string, b protocol.Batch) (protocol.Reply, error) {
+	if err := d.denial(); err != nil {
+		return protocol.Reply{}, err
+	}
+	return d.Store.Apply(ctx, name, b)
+}
+
+func (d *deniedStore) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
+	if err := d.denial(); err != nil {
+		return protocol.Snapshot{}, err
+	}
+	return d.Store.Inspect(ctx, name)
+}
+
+func (d *deniedStore) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
+	if err := d.denial(); err != nil {
+		return nil, err
+	}
+	return d.Store.List(ctx, q)
+}
+
+func (d *deniedStore) Administer(ctx context.Context, name string, c fleet.Command) error {
+	if err := d.denial(); err != nil {
+		return err
+	}
+	return d.Store.Administer(ctx, name, c)
+}
+
+// TestUnavailable_StoreDeniesTheServer checks that a client is not told that its own token lacks a
+// verb if the store denies access to the server.
+func TestUnavailable_StoreDeniesTheServer(t *testing.T) {
+	t.Parallel()
+	store := &deniedStore{Store: memstore.New()}
+	s := open(t, store, server.Options{})
+	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=5", "").header.Get("Location")
+	store.denied.Store(true)
+	s.wantUnavailable(lease)
+	s.rpcUnavailable(strings.TrimPrefix(lease, "/v1/semaphores/db/leases/"))
+	if !strings.Contains(s.log.String(), "rejects the token") {
+		t.Errorf("the log has no cause: %s", s.log)
+	}
+	store.denied.Store(false)
 }
 
 // requestsOf returns one request of each kind.
