@@ -106,8 +106,8 @@ func (d *deniedStore) Administer(ctx context.Context, name string, c fleet.Comma
 	return d.Store.Administer(ctx, name, c)
 }
 
-// TestUnavailable_StoreDeniesTheServer checks that a client is not told that its own token lacks a
-// verb if the store denies access to the server.
+// TestUnavailable_StoreDeniesTheServer checks that a response does not blame the client's
+// token if the store denies access to the server.
 func TestUnavailable_StoreDeniesTheServer(t *testing.T) {
 	t.Parallel()
 	store := &deniedStore{Store: memstore.New()}
