@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,9 @@ import (
 //
 // Inside a bubble, and nowhere else, time.Now has no monotonic clock reading.
 // Reading the clock takes 50 ns, so only test binaries do it.
-func inBubble() bool {
+func inBubble() bool { return testBinary.Load() != notTest && detectBubble() }
+
+func detectBubble() bool {
 	if !inTest() {
 		return false
 	}
@@ -24,18 +27,34 @@ func inBubble() bool {
 	return now == now.Round(0)
 }
 
+// testBinary is the result of inTest. It makes inBubble small enough to be inlined: calls
+// would touch further cache lines of the stack of each waiting goroutine.
+var testBinary atomic.Int32
+
+// Values of testBinary.
+const (
+	unknownTest = iota
+	isTest
+	notTest
+)
+
 // inTest reports whether this may be a test binary, by its name, its arguments or
 // its build information. Each alone is insufficient. A binary may have any name, and
 // may be run without arguments. The build information of a test of package main is that
 // of the program. (The flags of package testing would suffice, but reading them races
 // with a program that defines or parses its own flags.)
-var inTest = sync.OnceValue(func() bool {
-	if isTestBinary(os.Args) {
-		return true
+func inTest() bool {
+	if testBinary.Load() == unknownTest {
+		found := isTest
+		if !isTestBinary(os.Args) {
+			if info, ok := debug.ReadBuildInfo(); ok && !strings.HasSuffix(info.Path, ".test") {
+				found = notTest
+			}
+		}
+		testBinary.Store(int32(found))
 	}
-	info, ok := debug.ReadBuildInfo()
-	return !ok || strings.HasSuffix(info.Path, ".test")
-})
+	return testBinary.Load() == isTest
+}
 
 func isTestBinary(args []string) bool {
 	if len(args) == 0 {

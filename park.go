@@ -74,50 +74,100 @@ func ticks() uint32 { return uint32(monotonic.Since() / tick) }
 
 // park waits for the final status of w, until ctx ends or, if limit is positive,
 // for at most limit. The caller must not use w afterwards.
+//
+// Semaphore.wait parks in the same way without a call of park.
 func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) status {
-	done := w.done
-	watched := done
+	if limit > 0 {
+		return c.parkUpTo(ctx, w, limit)
+	}
+	n := w.n
+	if w.follows || w.done == nil {
+		return c.received(ctx, w, n, <-w.token) // costs half as much as a select
+	}
+	select {
+	case v := <-w.token:
+		return c.received(ctx, w, n, v)
+	case <-w.done:
+		return c.leave(ctx, w, cancelled)
+	}
+}
+
+// received returns the status of a wait for n permits without a limit, after its waiter
+// received v. It waits on if v is not final.
+func (c *core) received(ctx context.Context, w *waiter, n uint64, v status) status {
+	if v == watchDone || v == competeNow {
+		return c.parkAgain(ctx, w, n, v)
+	}
+	return c.finish(ctx, w, n, v)
+}
+
+// parkAgain continues a wait for n permits without a limit after v, which is not final.
+func (c *core) parkAgain(ctx context.Context, w *waiter, n uint64, v status) status {
+	watches := w.done != nil && !w.follows
+	for {
+		switch v {
+		case watchDone:
+			watches = true
+		case competeNow:
+			if c.compete(w) {
+				return c.finish(ctx, w, n, granted)
+			}
+		default:
+			return c.finish(ctx, w, n, v)
+		}
+		if !watches {
+			v = <-w.token
+			continue
+		}
+		select {
+		case v = <-w.token:
+		case <-w.done:
+			return c.leave(ctx, w, cancelled)
+		}
+	}
+}
+
+// parkUpTo is park with a limit.
+func (c *core) parkUpTo(ctx context.Context, w *waiter, limit time.Duration) status {
+	timer := newTimer(limit)
+	defer recycleTimer(timer)
+	n, watched := w.n, w.done
 	if w.follows {
 		watched = nil
 	}
-	var expired <-chan time.Time
-	if limit > 0 {
-		timer := newTimer(limit)
-		defer recycleTimer(timer)
-		expired = timer.C
-	}
 	for {
 		var v status
-		if watched == nil && expired == nil {
-			v = <-w.token // costs half as much as a select
-		} else {
-			select {
-			case v = <-w.token:
-			case <-watched:
-				return c.leave(ctx, w, cancelled)
-			case <-expired:
-				return c.leave(ctx, w, timedOut)
-			}
+		select {
+		case v = <-w.token:
+		case <-watched:
+			return c.leave(ctx, w, cancelled)
+		case <-timer.C:
+			return c.leave(ctx, w, timedOut)
 		}
 		switch v {
 		case watchDone:
-			watched = done
-			continue
+			watched = w.done
 		case competeNow:
-			if !c.compete(w) {
-				continue
+			if c.compete(w) {
+				return c.finish(ctx, w, n, granted)
 			}
-			v = granted
+		default:
+			return c.finish(ctx, w, n, v)
 		}
-		n := w.n
-		recycle(w)
-		if v == granted && done != nil && ctx.Err() != nil {
-			c.give(n) // a done context never acquires
-			c.count(cancelled)
-			return cancelled
-		}
-		return v
 	}
+}
+
+// finish recycles w, whose wait for n permits ended with v, and returns the status of the
+// wait. It does not read w, which the core that granted the permits has just written: a
+// read would wait until the cache line is here.
+func (c *core) finish(ctx context.Context, w *waiter, n uint64, v status) status {
+	recycle(w)
+	if v == granted && ctx.Err() != nil {
+		c.give(n) // a done context never acquires
+		c.count(cancelled)
+		return cancelled
+	}
+	return v
 }
 
 // leave removes w from the queue because its context ended or its time limit
