@@ -75,7 +75,7 @@ func ticks() uint32 { return uint32(monotonic.Since() / tick) }
 // park waits for the final status of w, until ctx ends or, if limit is positive,
 // for at most limit. The caller must not use w afterwards.
 //
-// Semaphore.wait parks in the same way without a call of park.
+// Semaphore.Acquire parks in the same way without a call of park.
 func (c *core) park(ctx context.Context, w *waiter, limit time.Duration) status {
 	if limit > 0 {
 		return c.parkUpTo(ctx, w, limit)
@@ -127,7 +127,7 @@ func (c *core) parkAgain(ctx context.Context, w *waiter, n uint64, v status) sta
 	}
 }
 
-// parkUpTo is park with a limit.
+// parkUpTo waits like park, for at most limit, which is positive.
 func (c *core) parkUpTo(ctx context.Context, w *waiter, limit time.Duration) status {
 	timer := newTimer(limit)
 	defer recycleTimer(timer)

@@ -64,19 +64,15 @@ func (s *Semaphore) Name() string { return s.name }
 //
 // A weight of 0 is granted at once as an inert permit.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (Permit, error) {
-	if s.monitor == nil && uint64(n-1) < maxCount && ctx != nil && ctx.Err() == nil {
-		if s.core.take(uint64(n)) {
-			return s.issuer.Permit(n), nil
-		}
-		return s.wait(ctx, n)
+	if s.monitor != nil || uint64(n-1) >= maxCount || ctx == nil || ctx.Err() != nil {
+		return s.acquire(ctx, n)
 	}
-	return s.acquire(ctx, n)
-}
-
-// wait acquires n permits, for which it may have to wait, without a monitor. It parks in
-// its own small frame: each cache line of the stack between the caller and the runtime
-// costs a wait of many goroutines two cache misses.
-func (s *Semaphore) wait(ctx context.Context, n int64) (Permit, error) {
+	if s.core.take(uint64(n)) {
+		return s.issuer.Permit(n), nil
+	}
+	// The goroutine parks here and not in a function of the core: each cache line of its
+	// stack between the caller and the runtime costs a long wait two cache misses. With the
+	// frame of acquire, the stack would even have to grow.
 	s.mustBeNew("acquire")
 	w, v := s.core.enter(uint64(n), ctx.Done())
 	switch {
