@@ -87,7 +87,7 @@ func coreScenarios() []scenario {
 		},
 		{
 			name: "64-on-8-yield", about: "64 goroutines on 8 permits, the holder yields",
-			impls:   contended(64, 8, 128_000, runtime.Gosched, ofSemaphores...),
+			impls:   contended(64, 8, 128_000, runtime.Gosched, append(ofSemaphores, pairsThatPark)...),
 			targets: whenYielding,
 		},
 		{
@@ -116,7 +116,7 @@ func coreScenarios() []scenario {
 		},
 		{
 			name: "weighted-mix-yield", about: "the same, the holder yields: nearly every acquire waits",
-			impls:   contendedWeighted(64, 100, 128_000, mix, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync),
+			impls:   contendedWeighted(64, 100, 128_000, mix, runtime.Gosched, semaSemaphore, semaWeighted, semaUnfair, xsync, pairsThatPark),
 			targets: []target{{impl: ours, rival: "x/sync", limit: 0.6}},
 		},
 	}, waitScenarios(), spinScenarios(), batchScenarios())
@@ -225,7 +225,7 @@ func storm(shared bool) []impl {
 		return func(ctx context.Context) { s.Acquire(ctx, 1) } //semavet:ignore it has no permits
 	}
 	var second func(context.Context)
-	return []impl{
+	impls := []impl{
 		{"sema.Semaphore", func() sample { return stormOnce(shared, blockOnSemaphore()) }},
 		{"sema.Semaphore, 2nd storm", func() sample {
 			second = blockOnSemaphore()
@@ -246,6 +246,36 @@ func storm(shared bool) []impl {
 				}
 			})
 		}},
+	}
+	if shared {
+		impls = append(impls, impl{"no queue: a channel each", func() sample { return stormOnce(shared, waitForFirst()) }})
+	}
+	return impls
+}
+
+// waitForFirst returns a function with which goroutines wait for the end of the context
+// that they share: the first for the context, the others on a channel each, to which the
+// first one sends. It is the lower bound of a semaphore, which has to wake its waiters
+// one by one.
+func waitForFirst() func(context.Context) {
+	var mu sync.Mutex
+	var channels []chan struct{}
+	return func(ctx context.Context) {
+		own := make(chan struct{}, 1)
+		mu.Lock()
+		channels = append(channels, own)
+		first := len(channels) == 1
+		mu.Unlock()
+		if !first {
+			<-own
+			return
+		}
+		<-ctx.Done()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range channels {
+			c <- struct{}{}
+		}
 	}
 }
 

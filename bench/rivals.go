@@ -176,6 +176,26 @@ var (
 		}
 	}}
 
+	// pairsThatPark is the lower bound of a semaphore whose callers all wait: goroutines in pairs
+	// that park for each other and wake each other, without a lock, a queue and a context.
+	pairsThatPark = contender{"no queue: pairs of goroutines", func(int64) pairs {
+		var links [64]chan struct{}
+		for i := range links {
+			links[i] = make(chan struct{}, 1)
+		}
+		var goroutines atomic.Int64
+		return func(_ context.Context, n int, _ int64, hold func()) {
+			i := goroutines.Add(1) - 1
+			for k := range n {
+				if first := i%2 == 0 && k == 0; !first {
+					<-links[i]
+				}
+				hold()
+				links[i^1] <- struct{}{}
+			}
+		}
+	}}
+
 	failsafe = contender{"failsafe bulkhead", func(capacity int64) pairs {
 		b := bulkhead.New[any](uint(capacity))
 		return func(ctx context.Context, n int, _ int64, hold func()) {
