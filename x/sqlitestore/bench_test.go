@@ -38,6 +38,28 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
+// BenchmarkSessions measures pairs of 64 sessions, each with a batch for each operation, as a service
+// sends them for requests over JSON. Requests do not wait for the disk.
+func BenchmarkSessions(b *testing.B) {
+	store := openAt(b, newFile(b), Options{Normal: true})
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	sessions := make([]*sessiontest.Session, 64)
+	for i := range sessions {
+		sessions[i] = sessiontest.Begin(b, store, "sessions", protocol.Config{Capacity: 1000})
+	}
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for _, session := range sessions {
+		wg.Go(func() {
+			for ticket := protocol.Ticket(1); left.Add(-1) >= 0; ticket++ {
+				session.Send(sessiontest.Release(session.Granted(1, sessiontest.Acquire(ticket, 1))[0]))
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // BenchmarkRawPairs measures SQLite alone. It writes the rows that such a load wrote, in
 // the same transactions, row by row with prepared statements.
 func BenchmarkRawPairs(b *testing.B) {
@@ -126,9 +148,9 @@ func (r raw) write(f *file, c *protocol.Changes) (err error) {
 	config, _ := json.Marshal(c.Image.Config)
 	exec(r.semaphore, string(config), int64(c.Image.Last), int64(c.Image.Clock), int64(c.Image.LastSession), int64(c.Image.LastSeq), int64(c.Image.Renewals))
 	for _, s := range c.Sessions {
-		results, _ := json.Marshal(storedResults(s.Results))
+		results, _ := encodeResults(s.Results)
 		exec(r.session, int64(s.ID), s.Client.Instance, s.Client.Encode(), s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Renewed), int64(s.Renewal),
-			int64(s.LastResult), s.Recalled, s.Extended, string(results))
+			int64(s.LastResult), s.Recalled, s.Extended, results)
 	}
 	for _, seq := range c.Dropped {
 		exec(r.drop, int64(seq))

@@ -92,13 +92,14 @@ func (f *file) writeSemaphore(k *entry, im protocol.Image) error {
 
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
 	v := make(values, 0, 14*len(c.Sessions))
+	var client clientText
 	for _, s := range c.Sessions {
-		results, err := json.Marshal(storedResults(s.Results))
+		results, err := encodeResults(s.Results)
 		if err != nil {
 			return err
 		}
-		v = v.with(id, int64(s.ID), s.Client.Instance, s.Client.Encode(), s.Owner.Key.Hex(), s.Owner.Principal, int64(s.Seq), int64(s.Deadline), int64(s.Renewed), int64(s.Renewal),
-			int64(s.LastResult), s.Recalled, s.Extended, string(results))
+		v = v.with(id, s.Client.Instance, client.encode(s.Client), s.Owner.Principal, s.Recalled, s.Extended, int64(s.ID), s.Owner.Key.Hex(), int64(s.Seq), int64(s.Deadline),
+			int64(s.Renewed), int64(s.Renewal), int64(s.LastResult), results)
 	}
 	if err := f.putSessions.exec(v); err != nil {
 		return err
@@ -121,12 +122,17 @@ type storedResult struct {
 	Note   string         `json:",omitempty"`
 }
 
-func storedResults(results []protocol.Result) []storedResult {
+// encodeResults returns results as JSON.
+func encodeResults(results []protocol.Result) (string, error) {
+	if len(results) == 0 {
+		return "[]", nil // most sessions have acknowledged all
+	}
 	all := make([]storedResult, len(results))
 	for i, r := range results {
 		all[i] = storedResult{r.N, r.Kind, r.Ticket, r.Lease, r.Weight, r.Slots, r.Note}
 	}
-	return all
+	text, err := json.Marshal(all)
+	return string(text), err
 }
 
 func (r storedResult) result() protocol.Result {
@@ -144,7 +150,7 @@ func (f *file) writeLeases(id int64, c *protocol.Changes) error {
 	v = v[:0]
 	var details detailsText
 	for _, l := range c.Leases {
-		v = v.with(id, int64(l.Seq), int64(l.Session), l.Weight, l.Pooled, l.Revoked, int64(l.Since), string(l.Slots), details.encode(l.Details))
+		v = v.with(id, l.Weight, l.Pooled, l.Revoked, string(l.Slots), details.encode(l.Details), int64(l.Seq), int64(l.Session), int64(l.Since))
 	}
 	return f.putLeases.exec(v)
 }
@@ -198,6 +204,20 @@ func (f *file) writeSpending(k *entry, spent []protocol.SpentImage) error {
 func indexOf(spent []protocol.SpentImage, seq protocol.Seq) int {
 	at, _ := slices.BinarySearchFunc(spent, seq, func(s protocol.SpentImage, seq protocol.Seq) int { return cmp.Compare(s.Seq, seq) })
 	return at
+}
+
+// A clientText converts clients to text, and caches the last conversion: a service opens all its
+// sessions as one client.
+type clientText struct {
+	client protocol.Client
+	text   string
+}
+
+func (t *clientText) encode(client protocol.Client) string {
+	if client != t.client {
+		t.client, t.text = client, client.Encode()
+	}
+	return t.text
 }
 
 // A detailsText converts details to text and back, and caches the last conversion: most

@@ -94,6 +94,57 @@ func TestFile_StoresAllFields(t *testing.T) {
 	}
 }
 
+// TestFile_StoresCommonValues writes rows with equal values in the common columns, and rows of which
+// the last one differs in one common column.
+func TestFile_StoresCommonValues(t *testing.T) {
+	t.Parallel()
+	differences := map[string]func(*protocol.SessionImage, *protocol.LeaseImage){
+		"nothing":   func(*protocol.SessionImage, *protocol.LeaseImage) {},
+		"instance":  func(s *protocol.SessionImage, _ *protocol.LeaseImage) { s.Client.Instance = "other" },
+		"host":      func(s *protocol.SessionImage, _ *protocol.LeaseImage) { s.Client.Host = "other" },
+		"principal": func(s *protocol.SessionImage, _ *protocol.LeaseImage) { s.Owner.Principal = "other" },
+		"recalled":  func(s *protocol.SessionImage, _ *protocol.LeaseImage) { s.Recalled = true },
+		"extended":  func(s *protocol.SessionImage, _ *protocol.LeaseImage) { s.Extended = true },
+		"weight":    func(_ *protocol.SessionImage, l *protocol.LeaseImage) { l.Weight = 2 },
+		"pooled":    func(_ *protocol.SessionImage, l *protocol.LeaseImage) { l.Pooled = true },
+		"revoked":   func(_ *protocol.SessionImage, l *protocol.LeaseImage) { l.Revoked = true },
+		"slots":     func(_ *protocol.SessionImage, l *protocol.LeaseImage) { l.Slots = "7" },
+		"details":   func(_ *protocol.SessionImage, l *protocol.LeaseImage) { l.Details = &protocol.Details{Holder: "other"} },
+	}
+	store := openAt(t, newFile(t), Options{})
+	err := store.await(ctx, &request{ctx: ctx, read: func(f *file) error {
+		id := int64(0)
+		for name, differ := range differences {
+			for _, n := range []int{1, 2, 3, 64, 66} {
+				id++
+				c := &protocol.Changes{}
+				for i := range n {
+					number := uint64(id)<<20 + uint64(i)
+					c.Sessions = append(c.Sessions, protocol.SessionImage{
+						ID: protocol.Session(i + 1), Client: protocol.Client{Instance: "one", Kind: "service", Host: "a", Process: 7},
+						Owner: protocol.Owner{Key: protocol.NewKey(), Principal: "p"}, Seq: number, Renewal: uint64(i + 1), LastResult: number + 1,
+					})
+					c.Leases = append(c.Leases, protocol.LeaseImage{
+						Seq: protocol.Seq(i + 1), Session: protocol.Session(i + 1), Weight: 1, Since: protocol.Micros(number), Slots: "1", Details: &protocol.Details{Holder: "h"},
+					})
+				}
+				differ(&c.Sessions[n-1], &c.Leases[n-1])
+				got := stored{rows: rows{id: id}}
+				if err := errors.Join(f.writeSessions(id, c), f.writeLeases(id, c), f.readSessions(&got), f.readLeases(&got)); err != nil {
+					return err
+				}
+				if !reflect.DeepEqual(got.image.Sessions, c.Sessions) || !reflect.DeepEqual(got.image.Leases, c.Leases) {
+					t.Errorf("%d rows, in the last one differs: %s\nwrote %+v\nread  %+v\nwrote %+v\nread  %+v", n, name, c.Sessions, got.image.Sessions, c.Leases, got.image.Leases)
+				}
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFile_MatchesMemory runs random histories, with restarts, failed commits and clock
 // steps, and compares memory and file after each step.
 func TestFile_MatchesMemory(t *testing.T) {
