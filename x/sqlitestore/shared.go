@@ -229,11 +229,15 @@ func (s *sharedFile) await(ctx context.Context, r *request) error {
 		r.ended = make(chan error, 1)
 	}
 	select {
-	case s.requests <- r:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-s.done:
-		return s.wrap(errClosed)
+	case s.requests <- r: // locks one channel instead of three, of which one is shared by all callers
+	default:
+		select {
+		case s.requests <- r:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.done:
+			return s.wrap(errClosed)
+		}
 	}
 	select {
 	case err := <-r.ended:
