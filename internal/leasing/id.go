@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,9 +36,18 @@ func newLeaseID(semaphore string, lease protocol.Seq, session protocol.Session, 
 	if keyInID {
 		return leaseID{semaphore, lease, session, keyMark + key.Hex()}
 	}
-	mac := hmac.New(sha256.New, key[:])
-	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(lease)))
-	return leaseID{semaphore, lease, session, hex.EncodeToString(mac.Sum(nil)[:proofSize])}
+	return leaseID{semaphore, lease, session, proofOf(lease, newMAC(key))}
+}
+
+func newMAC(key protocol.Key) hash.Hash { return hmac.New(sha256.New, key[:]) }
+
+// proofOf returns the proof of a lease. mac is new or reset.
+func proofOf(lease protocol.Seq, mac hash.Hash) string {
+	var number [8]byte
+	binary.BigEndian.PutUint64(number[:], uint64(lease))
+	mac.Write(number[:])
+	var sum [sha256.Size]byte
+	return hex.EncodeToString(mac.Sum(sum[:0])[:proofSize])
 }
 
 // proofSize is the size of a proof in bytes: as hard to guess as the key.

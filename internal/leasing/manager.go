@@ -283,10 +283,14 @@ func (r Request) check() error {
 	invalid := func(detail string) error {
 		return &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: sema.ErrInvalid, Detail: detail}
 	}
-	switch metaErr, configErr := fleet.CheckMeta(r.Holder), r.Config.Check(); {
+	var configErr error
+	if r.Config != (protocol.Config{}) {
+		configErr = r.Config.Check()
+	}
+	switch metaErr := fleet.CheckMeta(r.Holder); {
 	case metaErr != nil:
 		return invalid("holder: " + metaErr.Error())
-	case configErr != nil && r.Config != protocol.Config{}:
+	case configErr != nil:
 		return invalid(configErr.Error())
 	case r.Weight < 1 || r.Weight > protocol.MaxCapacity:
 		return invalid(fmt.Sprintf("want a weight from 1 to %d", int64(protocol.MaxCapacity)))

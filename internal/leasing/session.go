@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"math/rand/v2"
 	"sync/atomic"
@@ -38,7 +39,8 @@ type session struct {
 	seq, ack  uint64
 	ticket    protocol.Ticket
 	lease     protocol.Seq
-	id        leaseID // of the lease, see leaseID; its proof is a MAC, and costs more than the rest
+	id        leaseID   // of the lease, see leaseID; its proof is a MAC, and costs more than the rest
+	mac       hash.Hash // under the key of the owner, for reuse; nil: not used yet
 	weight    int64
 	slots     protocol.Slots
 	fence     protocol.Fence
@@ -261,9 +263,18 @@ func (s *session) release(ctx context.Context, h leaseID) (first bool, err error
 
 // leaseID returns the content of the ID of the session's lease.
 func (s *session) leaseID() leaseID {
-	if s.id.lease != s.lease {
-		s.id = newLeaseID(s.semaphore, s.lease, s.number, s.owner.Key, s.keyInID)
+	switch {
+	case s.id.lease == s.lease:
+		return s.id
+	case s.keyInID:
+		s.id = newLeaseID(s.semaphore, s.lease, s.number, s.owner.Key, true)
+		return s.id
+	case s.mac == nil:
+		s.mac = newMAC(s.owner.Key)
+	default:
+		s.mac.Reset() // less than half the time of a new MAC
 	}
+	s.id = leaseID{s.semaphore, s.lease, s.number, proofOf(s.lease, s.mac)}
 	return s.id
 }
 
