@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -117,14 +116,22 @@ func (s *State) Changes() Changes {
 	j := s.journal
 	s.journal = newJournal()
 	c := Changes{Image: s.plainImage(), Left: j.left, Respent: j.spent}
-	for _, id := range slices.Sorted(maps.Keys(j.sessions)) {
+	changed := make([]*session, 0, len(j.sessions))
+	for id := range j.sessions {
 		if r := s.sessions[id]; r != nil {
-			c.Sessions = append(c.Sessions, r.image())
+			changed = append(changed, r)
 		} else {
 			c.Ended = append(c.Ended, id)
 		}
 	}
-	slices.SortFunc(c.Sessions, func(a, b SessionImage) int { return cmp.Compare(a.Renewal, b.Renewal) })
+	slices.Sort(c.Ended)
+	slices.SortFunc(changed, func(a, b *session) int { // before the images are made, which are larger
+		return cmp.Or(cmp.Compare(a.renewal, b.renewal), cmp.Compare(a.id, b.id))
+	})
+	c.Sessions = slices.Grow(c.Sessions, len(changed))
+	for _, r := range changed {
+		c.Sessions = append(c.Sessions, r.image())
+	}
 	slices.Sort(j.leases)
 	for _, seq := range slices.Compact(j.leases) {
 		if l := s.leases[seq]; l != nil {

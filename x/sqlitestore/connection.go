@@ -90,6 +90,33 @@ func (v values) with(more ...driver.Value) values {
 	return v
 }
 
+// A valuesBuffer is a buffer for the values of one statement after the other.
+type valuesBuffer struct {
+	buffer values
+	used   int
+}
+
+// maxBuffered is the number of values, of 48 bytes each, that a buffer keeps space for: those of 128
+// sessions.
+const maxBuffered = 128 * 14
+
+// begin returns an empty buffer with space for n values. It is valid until end.
+func (b *valuesBuffer) begin(n int) values {
+	if cap(b.buffer) < n {
+		b.buffer = make(values, 0, n)
+	}
+	b.used = n
+	return b.buffer[:0]
+}
+
+// end drops what the values refer to.
+func (b *valuesBuffer) end() {
+	clear(b.buffer[:b.used])
+	if cap(b.buffer) > maxBuffered {
+		b.buffer = nil
+	}
+}
+
 func (s *statement) exec(v values) (driver.Result, error) {
 	compiled, err := s.compile()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 type file struct {
 	*connection
 	statements
+	values  valuesBuffer
 	size    *statement // returns the size of the database in bytes, including the log
 	reserve reserve
 }

@@ -91,7 +91,8 @@ func (f *file) writeSemaphore(k *entry, im protocol.Image) error {
 }
 
 func (f *file) writeSessions(id int64, c *protocol.Changes) error {
-	v := make(values, 0, 14*len(c.Sessions))
+	v := f.values.begin(max(14*len(c.Sessions), 2*len(c.Ended)))
+	defer f.values.end()
 	var client clientText
 	for _, s := range c.Sessions {
 		results, err := encodeResults(s.Results)
@@ -140,7 +141,8 @@ func (r storedResult) result() protocol.Result {
 }
 
 func (f *file) writeLeases(id int64, c *protocol.Changes) error {
-	v := make(values, 0, max(2*len(c.Dropped), 9*len(c.Leases)))
+	v := f.values.begin(max(2*len(c.Dropped), 9*len(c.Leases)))
+	defer f.values.end()
 	for _, seq := range c.Dropped {
 		v = v.with(id, int64(seq))
 	}
