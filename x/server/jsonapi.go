@@ -356,22 +356,20 @@ func (a jsonAPI) watch(w http.ResponseWriter, r *http.Request) error {
 // free, the time until one is.
 func (s *service) rateLimit(w http.ResponseWriter, name string, capacity, inUse int64, window time.Duration) {
 	free := max(0, capacity-inUse)
-	policy, now := quotedParameter(name, ";q=", capacity), quotedParameter(name, ";r=", free)
+	text := strconv.AppendQuote(make([]byte, 0, 2*len(name)+64), name) // one allocation for both values
+	text = strconv.AppendInt(append(text, ";q="...), capacity, 10)
 	if window > 0 {
-		policy += fmt.Sprintf(";w=%d", wholeSeconds(window))
-		if free == 0 {
-			free := s.store.freeIn(&sema.Error{Name: name, Weight: 1, Err: sema.ErrTimeout})
-			now += fmt.Sprintf(";t=%d", wholeSeconds(cmp.Or(free, returnTime(window, 1, capacity))))
-		}
+		text = strconv.AppendInt(append(text, ";w="...), wholeSeconds(window), 10)
 	}
-	values := []string{policy, now} // one allocation for both headers
+	policy := len(text)
+	text = strconv.AppendInt(append(strconv.AppendQuote(text, name), ";r="...), free, 10)
+	if window > 0 && free == 0 {
+		in := s.store.freeIn(&sema.Error{Name: name, Weight: 1, Err: sema.ErrTimeout})
+		text = strconv.AppendInt(append(text, ";t="...), wholeSeconds(cmp.Or(in, returnTime(window, 1, capacity))), 10)
+	}
+	both := string(text)
+	values := []string{both[:policy], both[policy:]} // and one for both headers
 	w.Header()["Ratelimit-Policy"], w.Header()["Ratelimit"] = values[:1:1], values[1:]
-}
-
-// quotedParameter returns a quoted name with one parameter.
-func quotedParameter(name, key string, value int64) string {
-	text := strconv.AppendQuote(make([]byte, 0, len(name)+32), name)
-	return string(strconv.AppendInt(append(text, key...), value, 10))
 }
 
 // returnTime returns the average time in which that many permits of a rate become free, for
@@ -384,7 +382,7 @@ func returnTime(window time.Duration, weight, capacity int64) time.Duration {
 }
 
 // wholeSeconds rounds up to whole seconds, at least 1.
-func wholeSeconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
+func wholeSeconds(d time.Duration) int64 { return max(1, int64(math.Ceil(d.Seconds()))) }
 
 func respond(w http.ResponseWriter, status int, body any) error {
 	writeJSONHeader(w, status)

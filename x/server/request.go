@@ -312,13 +312,15 @@ var conditional = []string{
 
 // checkConditions rejects preconditions on routes that would ignore them, except for GET.
 func checkConditions(r *http.Request, at route) error {
-	if at.method == http.MethodGet || !strings.HasPrefix(at.path, "/v1/") || slices.Contains(conditional, at.method+" "+at.path) {
-		return nil
-	}
 	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if _, given := r.Header[name]; given {
+		if _, given := r.Header[name]; given && !supportsConditions(at) {
 			return invalid("%s: only requests that change a configuration support preconditions", name)
 		}
 	}
 	return nil
+}
+
+// supportsConditions reports whether a route supports preconditions, or may ignore them.
+func supportsConditions(at route) bool {
+	return at.method == http.MethodGet || !strings.HasPrefix(at.path, "/v1/") || slices.Contains(conditional, at.method+" "+at.path)
 }
