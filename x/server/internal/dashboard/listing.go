@@ -22,10 +22,11 @@ type listing struct {
 	byName  map[string]*row
 	waiting bool // some semaphore has waiters
 
-	mu       sync.Mutex
-	sorted   map[string][]*row // by order
-	arranged time.Time         // when the order "problem" was last sorted by load; zero: never
-	places   map[string]int    // places in that order, by name
+	mu         sync.Mutex
+	sorted     map[string][]*row // by order
+	selections map[selectionKey]*selection
+	arranged   time.Time      // when the order "problem" was last sorted by load; zero: never
+	places     map[string]int // places in that order, by name
 }
 
 // A row is a semaphore in the overview. It is immutable: a row that looks the same in the next
@@ -82,7 +83,7 @@ func (r *reader) list(ctx context.Context, within time.Duration) (*listing, erro
 
 // newListing returns a listing. Declared semaphores that the store does not have are added.
 func (r *reader) newListing(before *listing, all []protocol.Summary, now time.Time) *listing {
-	l := &listing{at: now, rows: make([]*row, 0, len(all)), byName: make(map[string]*row, len(all)), sorted: map[string][]*row{}}
+	l := &listing{at: now, rows: make([]*row, 0, len(all)), byName: make(map[string]*row, len(all)), sorted: map[string][]*row{}, selections: map[selectionKey]*selection{}}
 	if before != nil {
 		before.mu.Lock()
 		l.arranged, l.places = before.arranged, before.places

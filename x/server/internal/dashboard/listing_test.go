@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // listed returns a listing of rows with what is measured of them.
 func listed(all map[protocol.Summary]Live) *listing {
-	l := &listing{at: time.Unix(1_800_000_000, 0), sorted: map[string][]*row{}}
+	l := &listing{at: time.Unix(1_800_000_000, 0), sorted: map[string][]*row{}, selections: map[selectionKey]*selection{}}
 	for s, live := range all {
 		l.rows = append(l.rows, newRow(s, true, live, nil, l.at))
 	}
@@ -109,6 +110,52 @@ func TestFilter_OfRows(t *testing.T) {
 	}
 	if got := names(l.matching(view{query: query{Sort: "name"}, prefix: "l"}, nil)); got != "leak long" {
 		t.Errorf("with a prefix: %s", got)
+	}
+}
+
+// TestListing_SharesSelections checks that pages of a view share what it selects, that other views do
+// not, and that viewers who try many filters get the right rows without filling the memory.
+func TestListing_SharesSelections(t *testing.T) {
+	t.Parallel()
+	l := example10()
+	selected := func(v view) *selection {
+		wanted, err := filter.Parse(v.Filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.selected(v, wanted)
+	}
+	full := view{query: query{Sort: "name", Filter: "is:full"}}
+	s := selected(full)
+	if got := names(s.rows); got != "db:full db:queue" || s.Semaphores != 2 || s.Full != 2 || s.Waiting != 9 || s.Grants != 9 || s.Problems != 1 || s.WaitP99 != time.Second {
+		t.Errorf("%s, %+v", got, s.totals)
+	}
+	second := full
+	second.From, second.mayChange = pageSize, true
+	if selected(second) != s {
+		t.Error("another page of the same view selects again")
+	}
+	for _, other := range []view{
+		{query: query{Sort: "-name", Filter: "is:full"}},
+		{query: query{Sort: "name"}},
+		{query: query{Sort: "name", Filter: "is:full", Group: true}},
+		{query: query{Sort: "name", Filter: "is:full", Group: true, Open: "db:"}},
+		{query: query{Sort: "name", Filter: "is:full"}, prefix: "db:q"},
+	} {
+		if got := selected(other); got == s || got != selected(other) {
+			t.Errorf("%+v: a selection of another view, or none that is shared", other)
+		}
+	}
+	if groups := selected(view{query: query{Sort: "name", Filter: "is:full", Group: true}}); groups.size() != 1 || groups.page(0)[0].group.Size != 2 {
+		t.Errorf("groups: %d items", groups.size())
+	}
+	for i := range 2 * mostSelections {
+		if got := names(selected(view{query: query{Sort: "name", Filter: fmt.Sprintf("leak held>%ds", i)}}).rows); got != "leak" {
+			t.Errorf("filter %d: %s", i, got)
+		}
+	}
+	if len(l.selections) != mostSelections {
+		t.Errorf("%d selections are kept, want %d", len(l.selections), mostSelections)
 	}
 }
 

@@ -53,16 +53,10 @@ func troubled(t *trouble) page {
 type overview struct {
 	query
 	page
-	Waiting, Full   int64 // waiters, and semaphores without a free permit, of all that match
-	Problems        int64 // semaphores with a problem, of all that match
-	Grants          float64
-	Failures        float64 // acquires that were not granted, a second
-	WaitP99         time.Duration
+	totals
 	Latency         time.Duration // of the store; 0: unknown
-	Measured        bool
-	Shown, Matching int    // rows, including those of groups
-	Semaphores      int    // that match
-	Bad             string // why the filter is not valid; "": it is
+	Shown, Matching int           // rows, including those of groups
+	Bad             string        // why the filter is not valid; "": it is
 	Trouble         *trouble
 	Try             string
 	MayCreate       bool
@@ -103,15 +97,15 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 	if clock.complete() && clock.err == nil {
 		o.Latency = clock.value.took
 	}
-	var items []item
+	chosen := &selection{}
 	if wanted, err := filter.Parse(v.Filter); err != nil {
 		o.Bad = err.Error()
 	} else if all != nil {
-		items = o.itemsOf(all.matching(v, wanted))
+		chosen = all.selected(v, wanted)
 	}
-	o.Matching = len(items)
+	o.totals, o.Matching = chosen.totals, chosen.size()
 	o.From = min(o.From, max(0, o.Matching-1)/pageSize*pageSize) // some may have been deleted in the meantime
-	items = items[o.From:min(o.From+pageSize, len(items))]
+	items := chosen.page(o.From)
 	o.Shown = len(items)
 	o.page = o.render(items, r, start)
 	o.page.parts["deadlocks"] = render("deadlocks", []string(nil))
@@ -119,32 +113,6 @@ func (r *reader) overview(ctx context.Context, v view, within time.Duration) ove
 		o.page.parts["deadlocks"] = r.deadlocks(soon, v.prefix)
 	}
 	return o
-}
-
-// itemsOf adds the rows up, and arranges them in groups if the viewer wants so.
-func (o *overview) itemsOf(rows []*row) []item {
-	o.Semaphores = len(rows)
-	for _, one := range rows {
-		o.Waiting += one.waiting
-		if one.full() {
-			o.Full++
-		}
-		if one.Problem != "" {
-			o.Problems++
-		}
-		o.Grants += one.live.Grants
-		o.Failures += one.live.Failures
-		o.WaitP99 = max(o.WaitP99, one.live.WaitP99)
-		o.Measured = o.Measured || one.live.Measured
-	}
-	if o.Group {
-		return grouped(rows, o.query)
-	}
-	items := make([]item, len(rows))
-	for i, one := range rows {
-		items[i] = item{row: one}
-	}
-	return items
 }
 
 // render renders the overview in parts that change independently.
