@@ -123,14 +123,16 @@ func (c change) kind() string {
 // changeTries bounds how often a change is retried after concurrent changes.
 const changeTries = 10
 
-// change changes a semaphore, or creates it if mayCreate is true, with optimistic
-// concurrency: the store applies a change only to the version for which the preconditions
+// change changes a semaphore, or creates it if mayCreate is true or it is declared, with
+// optimistic concurrency: the store applies a change only to the version for which the preconditions
 // were checked. If nothing would change, the version stays the same.
 func (s *service) change(ctx context.Context, name string, when conditions, wanted settings, mayCreate bool) (change, error) {
+	_, declared := s.declared.unused(name)
 	for range changeTries {
 		snapshot, err := s.snapshot(ctx, name)
-		if errors.Is(err, fs.ErrNotExist) && mayCreate {
-			if err := when.check(false, 0); err != nil {
+		if errors.Is(err, fs.ErrNotExist) && (mayCreate || declared) {
+			// Nobody has created a declared semaphore before its first use, but its ETag can be read.
+			if err := when.check(declared && when.match != nil, 0); err != nil {
 				return change{}, err
 			}
 			if created, err := s.create(ctx, name, wanted); created || err != nil {

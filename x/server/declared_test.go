@@ -68,7 +68,9 @@ func TestDeclared_GoClientsSeeThemBeforeTheirFirstUse(t *testing.T) {
 	if err := ci.Resize(t.Context(), "ci-a", 7); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("configured without the verb: %v", err)
 	}
-	s.want(404, "GET", "/v1/semaphores/ci-a", "", header{"Authorization", "Bearer secret-all"})
+	if a := s.want(200, "GET", "/v1/semaphores/ci-a", "", header{"Authorization", "Bearer secret-all"}); a.body["version"] != 0.0 {
+		t.Errorf("a denied change has created it: %v", a.body)
+	}
 	if err := operator.Resize(t.Context(), "ci-a", 7); err != nil {
 		t.Error(err)
 	}
@@ -127,5 +129,37 @@ func TestDeclared_Pages(t *testing.T) {
 		if !slices.Equal(names, want) {
 			t.Errorf("pages of %d: %v", limit, names)
 		}
+	}
+}
+
+// TestDeclared_JSONClientsSeeThemBeforeTheirFirstUse lists, reads, watches, drains and changes declared
+// semaphores that nobody has used.
+func TestDeclared_JSONClientsSeeThemBeforeTheirFirstUse(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Declared: []server.Declaration{{Name: "a", Capacity: 1}, {Name: "b", Capacity: 2}, {Name: "c", Capacity: 3}, {Name: "d-*", Capacity: 4}}})
+	var names []string
+	for _, one := range s.want(200, "GET", "/v1/semaphores", "").body["semaphores"].([]any) {
+		names = append(names, one.(map[string]any)["name"].(string))
+	}
+	if !slices.Equal(names, []string{"a", "b", "c"}) {
+		t.Fatalf("listed: %v, want a, b and c", names)
+	}
+	s.want(404, "GET", "/v1/semaphores/d-1", "")
+	seen := s.want(200, "GET", "/v1/semaphores/a", "")
+	if seen.header.Get("ETag") != `"0"` || seen.body["capacity"] != 1.0 {
+		t.Errorf("a: %v, ETag %s", seen.body, seen.header.Get("ETag"))
+	}
+	s.want(412, "PUT", "/v1/semaphores/a", `{"capacity": 5}`, header{"If-Match", `"1"`})
+	changed := s.want(201, "PUT", "/v1/semaphores/a", `{"capacity": 5}`, header{"If-Match", `"0"`})
+	if changed.body["capacity"] != 5.0 {
+		t.Errorf("a: %v, want capacity 5", changed.body)
+	}
+	s.want(412, "PUT", "/v1/semaphores/a", `{"capacity": 6}`, header{"If-Match", `"0"`})
+	s.want(201, "PUT", "/v1/semaphores/b", `{"capacity": 6}`, header{"If-None-Match", "*"})
+	if drained := s.want(200, "POST", "/v1/semaphores/c/drain", ""); drained.body["draining"] != true {
+		t.Errorf("c: %v, want it to drain", drained.body)
+	}
+	if now := s.want(200, "GET", "/v1/semaphores/c", ""); now.body["draining"] != true {
+		t.Errorf("c: %v, want it to drain", now.body)
 	}
 }

@@ -28,7 +28,8 @@ func (s *service) list(ctx context.Context, prefix string, p page) (found []summ
 	return found, next, err
 }
 
-// summaries returns the semaphores that match a query and that the caller may see.
+// summaries returns the semaphores that match a query and that the caller may see, including
+// declared ones before their first use.
 func (s *service) summaries(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
 	c := callerOf(ctx)
 	if err := c.allow(Read, ""); err != nil {
@@ -41,7 +42,11 @@ func (s *service) summaries(ctx context.Context, q protocol.ListQuery) ([]protoc
 	if err := s.reading(ctx, 1); err != nil {
 		return nil, err
 	}
-	return s.store.List(ctx, q)
+	found, err := s.store.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.declared.addTo(found, q), nil
 }
 
 // narrow restricts a query to names that the caller may see. It reports whether there may be any.
@@ -68,15 +73,24 @@ func (s *service) info(ctx context.Context, name string, p page) (info, error) {
 }
 
 func (s *service) page(ctx context.Context, name string, p page) (info, error) {
-	snapshot, err := s.snapshot(ctx, name)
+	snapshot, err := s.read(ctx, name)
 	if err != nil {
-		return info{}, err
+		return info{}, named("inspect", name, err)
 	}
 	now, err := newInfo(name, snapshot, p)
 	if now.Times = s.timesOf(name, time.Now()); now.Times != nil {
 		now.Times.read(snapshot, s.sampler.storeTime(time.Now()))
 	}
 	return now, err
+}
+
+// read returns the state of a semaphore, also of a declared one before its first use.
+func (s *service) read(ctx context.Context, name string) (protocol.Snapshot, error) {
+	snapshot, err := s.store.Inspect(ctx, name)
+	if unused, ok := s.declared.unused(name); ok && errors.Is(err, fs.ErrNotExist) {
+		return unused, nil
+	}
+	return snapshot, err
 }
 
 // configure creates a semaphore or changes it, if the preconditions hold.

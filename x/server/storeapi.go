@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"slices"
 	"sync"
@@ -119,7 +117,7 @@ func (a storeAPI) Listen(ctx context.Context, instance string, notify func(name 
 const snapshotWeight = 8
 
 // Inspect implements [fleet.Store]. A declared semaphore exists for Go clients before its first
-// use: opening a session creates it.
+// use, since opening a session creates it.
 func (a storeAPI) Inspect(ctx context.Context, name string) (protocol.Snapshot, error) {
 	if err := a.service.authorize(ctx, Read, name); err != nil {
 		return protocol.Snapshot{}, err
@@ -127,11 +125,7 @@ func (a storeAPI) Inspect(ctx context.Context, name string) (protocol.Snapshot, 
 	if err := a.service.reading(ctx, snapshotWeight); err != nil {
 		return protocol.Snapshot{}, err
 	}
-	snapshot, err := a.service.store.Inspect(ctx, name)
-	if unused, ok := a.service.declared.unused(name); ok && errors.Is(err, fs.ErrNotExist) {
-		return unused, nil
-	}
-	return snapshot, err
+	return a.service.read(ctx, name)
 }
 
 // Administer implements [fleet.Store]. The configuration of a declared semaphore can be changed
@@ -143,12 +137,7 @@ func (a storeAPI) Administer(ctx context.Context, name string, c fleet.Command) 
 // List implements [fleet.Store]. It returns only semaphores that the caller may see, including
 // declared ones before their first use.
 func (a storeAPI) List(ctx context.Context, q protocol.ListQuery) ([]protocol.Summary, error) {
-	q, some := callerOf(ctx).narrow(q)
-	found, err := a.service.summaries(ctx, q)
-	if err != nil || !some {
-		return nil, err
-	}
-	return a.service.declared.addTo(found, q), nil
+	return a.service.summaries(ctx, q)
 }
 
 // Ping implements [fleet.Examiner].

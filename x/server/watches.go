@@ -183,11 +183,11 @@ func (w *watches) run(name string, p *poll) {
 			return
 		}
 		start := time.Now()
-		snapshot, err := w.service.snapshot(w.service.life, name)
+		snapshot, err := w.service.read(w.service.life, name)
 		if w.service.life.Err() != nil {
 			return
 		}
-		now := newObservation(name, snapshot, err)
+		now := newObservation(name, snapshot, named("watch", name, err))
 		same := last != nil && (err == nil) == (last.err == nil) && (err != nil || !differ(last.snapshot, snapshot))
 		w.publish(p, now, changes, !same)
 		if !same {
