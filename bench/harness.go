@@ -31,7 +31,7 @@ type scenario struct {
 // An impl runs a scenario once and returns what it measured.
 type impl struct {
 	name string
-	run  func() sample
+	run  func() sample // nil: what it needs is not installed
 }
 
 // A sample is the result of one run: operations, elapsed time and allocations.
@@ -95,11 +95,25 @@ type suite struct {
 func runSuite(name string, scenarios []scenario, rounds int, progress io.Writer) suite {
 	out := suite{Suite: name, targets: map[string][]target{}, about: map[string]string{}}
 	for i, sc := range scenarios {
+		sc = sc.installed()
 		fmt.Fprintf(progress, "[%d/%d] %s: %s\n", i+1, len(scenarios), sc.name, sc.about)
 		out.Rows = append(out.Rows, runScenario(sc, rounds)...)
 		out.targets[sc.name], out.about[sc.name] = sc.targets, sc.about
 	}
 	return out
+}
+
+// installed returns the scenario without implementations that are not installed, and
+// without the targets that name them.
+func (sc scenario) installed() scenario {
+	missing := func(im impl) bool { return im.run == nil }
+	for _, im := range sc.impls {
+		if missing(im) {
+			sc.targets = slices.DeleteFunc(sc.targets, func(t target) bool { return t.impl == im.name || t.rival == im.name })
+		}
+	}
+	sc.impls = slices.DeleteFunc(sc.impls, missing)
+	return sc
 }
 
 func runScenario(sc scenario, rounds int) []row {

@@ -24,3 +24,18 @@ func TestWriteInto_FindsTheMarksOfEverySuite(t *testing.T) {
 		}
 	}
 }
+
+func TestInstalled_LeavesOutMissingProgramsAndTheirTargets(t *testing.T) {
+	run := func() sample { return sample{} }
+	sc := scenario{
+		impls:   []impl{{"sema", run}, {name: "missing"}, {"rival", run}},
+		targets: []target{{impl: "sema", rival: "missing", limit: 1}, {impl: "sema", rival: "rival", limit: 1}},
+	}
+	got := sc.installed()
+	if len(got.impls) != 2 || got.impls[1].name != "rival" {
+		t.Errorf("implementations: %d, want sema and rival", len(got.impls))
+	}
+	if len(got.targets) != 1 || got.targets[0].rival != "rival" {
+		t.Errorf("targets: %+v, want the one beside rival", got.targets)
+	}
+}
