@@ -48,7 +48,7 @@ func TestDocs_CommandsWork(t *testing.T) {
 			"make install ":                           "true ",
 			"redis://redis.internal:6379":             s.store,
 			"1763220000000001":                        number,
-			"sema watch builds -o json ":              "timeout --preserve-status -s INT 2 sema watch builds -o json ",
+			"sema watch builds -o json ":              "sema watch builds -o json >watched & until [ -s watched ]; do sleep 0.1; done; kill -INT $!; wait $! ",
 			"sema drain db && ./maintain.sh && sema ": "sema release db " + strconv.Quote(lease) + "; sema drain db && ./maintain.sh && sema ",
 		} {
 			lines = strings.ReplaceAll(lines, from, to)
