@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/internal/list"
@@ -98,12 +97,38 @@ type class struct {
 	counts sema.Counts // without Acquired
 }
 
-// Acquire implements [Class.Acquire].
+// Acquire implements [Class.Acquire]. A caller whose wait is observed by nothing and has no
+// limit parks here: the less stack is below it, the less memory a waiting goroutine takes.
 func (c *class) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
-	if c.monitor == nil && ctx != nil && ctx.Err() == nil && c.take(n) {
+	if c.monitor != nil || n <= 0 || ctx == nil || ctx.Err() != nil || c.q.under != nil {
+		return c.acquire(ctx, "acquire", n, true)
+	}
+	if c.take(n) {
 		return c.issuer.Permit(n), nil
 	}
-	return c.acquire(ctx, "acquire", n, true)
+	w, limit, err := c.request(n, mayQueue)
+	switch {
+	case w == nil:
+	case limit > 0 || w.inherits(ctx):
+		err = w.park(ctx, limit)
+	default:
+		select {
+		case <-w.wake:
+			err = w.woken(ctx)
+		case <-ctx.Done():
+			err = w.cancel(ctx)
+		}
+	}
+	if err == nil {
+		return c.issuer.Permit(n), nil
+	}
+	return c.failed(ctx, n, err)
+}
+
+// failed returns the error of an Acquire without a monitor.
+func (c *class) failed(ctx context.Context, n int64, err error) (sema.Permit, error) {
+	watch := c.monitor.BeginTry(ctx, n)
+	return c.conclude("acquire", n, &watch, err)
 }
 
 // TryAcquire implements [Class.TryAcquire].
@@ -212,51 +237,42 @@ func (c *class) acquire(ctx context.Context, op string, n int64, mayWait bool) (
 	if mayWait {
 		watch = c.monitor.Begin(ctx, n)
 	}
+	var queued bool
 	var deadline int64
-	limit := c.maxWait()
-	if limit > 0 && mayWait {
-		deadline = now() + int64(limit)
+	var err error
+	if mayWait {
+		queued, deadline, err = c.wait(ctx, n, &watch)
+	} else {
+		_, _, err = c.request(n, mayNotWait)
 	}
-	queued, err := c.enter(ctx, n, mayWait, &watch, limit)
 	if err == nil && c.q.under != nil {
 		return c.acquireUnder(ctx, op, n, mayWait, queued, deadline, &watch)
 	}
 	return c.conclude(op, n, &watch, err)
 }
 
-// enter takes n permits of the queue, and waits for them if it may. It reports whether the
-// caller was queued.
-func (c *class) enter(ctx context.Context, n int64, mayWait bool, watch *sema.Wait, limit time.Duration) (queued bool, err error) {
-	q := c.q
-	q.lock()
-	w := &waiter{class: c, n: n, level: c.share.Tier}
-	err = c.tryLocked(w)
-	if err == sema.ErrFull && mayWait && c.monitor != nil {
-		if _, ok := c.roomLocked(w); ok {
-			q.unlock()
-			watch.Queued() // before the caller joins the queue: observers may be slow
-			if ctx.Err() != nil {
-				return false, cancelled{context.Cause(ctx)}
-			}
-			q.lock()
-			w = &waiter{class: c, n: n, level: c.share.Tier}
-			err = c.tryLocked(w)
+// wait takes n permits of the queue, and waits for them if necessary. It reports whether the
+// caller was queued, and when the limit of the wait passes; 0: there is none.
+func (c *class) wait(ctx context.Context, n int64, watch *sema.Wait) (queued bool, deadline int64, err error) {
+	mode := mayQueue
+	if c.monitor != nil {
+		mode = mayNotQueueYet
+	}
+	w, limit, err := c.request(n, mode)
+	if err == errWouldQueue {
+		watch.Queued() // before the caller joins the queue: observers may be slow
+		if ctx.Err() != nil {
+			return false, 0, cancelled{context.Cause(ctx)}
 		}
+		w, limit, err = c.request(n, mayQueue)
 	}
-	if err == sema.ErrFull && mayWait {
-		err = c.enqueueLocked(w)
+	if limit > 0 {
+		deadline = now() + int64(limit)
 	}
-	if err != nil {
-		c.countLocked(err, false)
-		q.unlock()
-		return false, err
-	}
-	queued = w.queued
-	q.unlock()
-	if queued {
+	if w != nil {
 		err = w.park(ctx, limit)
 	}
-	return queued, err
+	return w != nil, deadline, err
 }
 
 // conclude reports a decision and returns the permit or the error of a caller.

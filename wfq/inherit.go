@@ -17,6 +17,11 @@ import (
 //
 // No mutex of a queue is locked while that of another is held.
 
+// inherits reports whether inherit has something to do. It is false in most programs.
+func (w *waiter) inherits(ctx context.Context) bool {
+	return len(sema.Held(ctx)) > 0 || w.class.q.dependentCount.Load() > 0
+}
+
 // inherit registers w with the queues whose permits its context carries. The function that
 // it returns ends that.
 func (w *waiter) inherit(ctx context.Context) (end func()) {

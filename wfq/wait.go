@@ -2,6 +2,7 @@ package wfq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +33,43 @@ const (
 	granted
 	rejected // err has the reason
 )
+
+// A mode is what a request may do if its permits are not granted at once.
+type mode uint8
+
+const (
+	mayQueue       mode = iota // queue a waiter
+	mayNotQueueYet             // return errWouldQueue if a waiter could be queued
+	mayNotWait                 // fail
+)
+
+// errWouldQueue is the result of a request that was not queued yet. It is not counted.
+var errWouldQueue = errors.New("would be queued")
+
+// request takes n permits of the queue, or returns why it cannot. It returns a waiter if
+// it was queued, which then has to park for at most limit; 0: no limit.
+func (c *class) request(n int64, may mode) (queued *waiter, limit time.Duration, err error) {
+	q := c.q
+	q.lock()
+	defer q.unlock()
+	limit = c.maxWaitLocked()
+	w := &waiter{class: c, n: n, level: c.share.Tier}
+	err = c.tryLocked(w)
+	if err == sema.ErrFull && may != mayNotWait {
+		if may == mayNotQueueYet {
+			if _, ok := c.roomLocked(w); ok {
+				return nil, limit, errWouldQueue
+			}
+		}
+		if err = c.enqueueLocked(w); err == nil {
+			return w, limit, nil
+		}
+	}
+	if err != nil {
+		c.countLocked(err, false)
+	}
+	return nil, limit, err
+}
 
 // tryLocked serves w if the queue would serve it before all others, or returns why not.
 // ErrFull is not counted, since the caller may wait.
@@ -241,11 +279,9 @@ func (c *class) oldestLocked() *waiter {
 	return oldest
 }
 
-// maxWait returns the shorter of the bounds of the queue and the class; 0: none.
-func (c *class) maxWait() time.Duration {
-	c.q.mu.Lock()
+// maxWaitLocked returns the shorter of the bounds of the queue and the class; 0: none.
+func (c *class) maxWaitLocked() time.Duration {
 	own := c.share.MaxWait
-	c.q.mu.Unlock()
 	switch all := c.q.settings.MaxWait; {
 	case own == 0:
 		return all
@@ -265,21 +301,30 @@ func (w *waiter) park(ctx context.Context, limit time.Duration) error {
 		defer timer.Stop()
 		expired = timer.C
 	}
-	var why error
-	timedOut := false
 	select {
 	case <-w.wake:
-		if w.err != nil || ctx.Err() == nil {
-			return w.err
-		}
-	case <-expired:
-		why, timedOut = &detailed{sema.ErrTimeout, limit.String()}, true
+		return w.woken(ctx)
 	case <-ctx.Done():
+		return w.cancel(ctx)
+	case <-expired:
+		if ctx.Err() != nil { // in the same instant
+			return w.cancel(ctx)
+		}
+		return w.giveUp(&detailed{sema.ErrTimeout, limit.String()}, true)
 	}
-	if ctx.Err() != nil { // also if the wait was decided in the same instant
-		why, timedOut = cancelled{context.Cause(ctx)}, false
+}
+
+// woken returns the result of a wait that was decided. A done context never acquires.
+func (w *waiter) woken(ctx context.Context) error {
+	if w.err != nil || ctx.Err() == nil {
+		return w.err
 	}
-	return w.giveUp(why, timedOut)
+	return w.cancel(ctx)
+}
+
+// cancel ends the wait of a caller whose context has ended.
+func (w *waiter) cancel(ctx context.Context) error {
+	return w.giveUp(cancelled{context.Cause(ctx)}, false)
 }
 
 // giveUp ends the wait of a caller whose context has ended or whose time limit has passed.
