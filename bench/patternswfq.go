@@ -27,6 +27,11 @@ func wfqScenarios() []scenario {
 			},
 		},
 		{
+			name: "wfq-yield", about: "64 goroutines share 8 permits of a class, the holder yields",
+			impls:   contended(64, 8, 128_000, runtime.Gosched, semaClass, semaSemaphore, xsync),
+			targets: []target{{impl: ours, rival: "x/sync", limit: 1}},
+		},
+		{
 			name: "wfq-classes", about: "20,000 goroutines wait for 8 permits, in 10,000 classes or in 10",
 			impls:   []impl{{"10,000 classes", func() sample { return manyClasses(10_000) }}, {"10 classes", func() sample { return manyClasses(10) }}},
 			targets: []target{{impl: "10,000 classes", rival: "10 classes", limit: 3}},
