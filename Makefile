@@ -88,7 +88,7 @@ portable:
 # pass without it, as is the memory of a day of history. Nor can faults in mapped
 # files be caught under it.
 alloc:
-	go test -run 'Allocates|Sizes' -timeout 10m . ./classic
+	go test -run 'Allocates|Sizes' -timeout 10m . ./classic ./wfq
 	go test -run 'Damaged|Fuzz' -timeout 10m ./host
 	go test -run 'Budget' -timeout 15m ./x/server/internal/history
 

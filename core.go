@@ -3,6 +3,8 @@ package sema
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/sema-go/sema/internal/spinlock"
 )
 
 // An Order selects which waiter is served next. It is an [Option]. An order that lets
@@ -160,20 +162,7 @@ func (c *core) enter(n uint64, done <-chan struct{}) (*waiter, status) {
 	return w, pending
 }
 
-// lock locks mu. Critical sections take about 50 ns, but sync.Mutex parks a
-// goroutine at once if others are runnable on its processor, as in a convoy.
-// A few more tries avoid that, which saves 13 % of a hand-off.
-func (c *core) lock() {
-	for range lockTries {
-		if c.mu.TryLock() {
-			return
-		}
-		pause()
-	}
-	c.mu.Lock()
-}
-
-const lockTries = 16
+func (c *core) lock() { spinlock.Lock(&c.mu) }
 
 // backOff pauses for a quarter of a microsecond after the caller lost a race for
 // the word. Two cores that compete for its cache line spend most of their time
@@ -182,20 +171,12 @@ const lockTries = 16
 func (c *core) backOff() {
 	if c.word.Load() < slowFlag {
 		for range backOffPauses {
-			pause()
+			spinlock.Pause()
 		}
 	}
 }
 
 const backOffPauses = 32
-
-// pause spins for about ten nanoseconds.
-//
-//go:noinline
-func pause() {
-	for range 16 {
-	}
-}
 
 // admitLocked takes n permits, rejects the request, or returns pending if mayWait.
 // After pending the caller must enqueue a waiter before it unlocks mu. The waiting flag

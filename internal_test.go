@@ -76,24 +76,6 @@ func TestEventKind_HasAName(t *testing.T) {
 	}
 }
 
-func TestInTest_RecognisesTestBinaries(t *testing.T) {
-	for _, args := range [][]string{
-		{"/tmp/go-build1/b001/sema.test"}, {`C:\b001\sema.test.exe`}, {"debug", "-test.v"}, {"debug", "--test.run=X"}, nil,
-	} {
-		if !isTestBinary(args) {
-			t.Errorf("%q is a test binary", args)
-		}
-	}
-	for _, args := range [][]string{{"server"}, {"/usr/bin/test", "-v", "latest.txt"}} {
-		if isTestBinary(args) {
-			t.Errorf("%q is not a test binary", args)
-		}
-	}
-	if !inTest() {
-		t.Error("this is a test binary")
-	}
-}
-
 // TestOrderGraph_IsBounded generates names, as a program may do at run time, for held and
 // for wanted semaphores.
 func TestOrderGraph_IsBounded(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sema-go/sema/internal/bubble"
 	"github.com/sema-go/sema/internal/monotonic"
 )
 
@@ -46,7 +47,7 @@ func (w *waiter) bubbled() bool { return cap(w.token) > maxTokens }
 
 func newWaiter(n uint64, done <-chan struct{}) *waiter {
 	var w *waiter
-	if inBubble() {
+	if bubble.Inside() {
 		w = allocWaiter(maxTokens + 1)
 	} else {
 		w = waiterPool.Get().(*waiter)
@@ -56,10 +57,10 @@ func newWaiter(n uint64, done <-chan struct{}) *waiter {
 }
 
 // recycle puts w into the pool, unless it belongs to a bubble. w must not be queued, and
-// no token may be in flight to it. Only a test reads w, for which inBubble would read the
+// no token may be in flight to it. Only a test reads w, for which [bubble.Inside] would read the
 // clock a second time. For others that read would wait, as in [core.finish].
 func recycle(w *waiter) {
-	if testBinary.Load() != notTest && w.bubbled() {
+	if bubble.Possible() && w.bubbled() {
 		return
 	}
 	w.done = nil

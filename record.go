@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/sema-go/sema/internal/bubble"
 )
 
 // A record is what the diagnostics know about one held permit. It never refers to the
@@ -54,7 +56,7 @@ func (r *record) watch(h *handle) {
 	}
 	// The cleanup runs outside any bubble, where it cannot wake a waiter inside one.
 	// So leaks are not detected in bubbles.
-	if !inBubble() {
+	if !bubble.Inside() {
 		r.leak = runtime.AddCleanup(h, (*record).leaked, r)
 		r.watched = true
 	}

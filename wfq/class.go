@@ -116,8 +116,11 @@ func (c *class) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
 		case <-w.wake:
 			err = w.woken(ctx)
 		case <-ctx.Done():
-			err = w.cancel(ctx)
+			if err = w.cancel(ctx); w.status != pending { // decided in the same instant
+				<-w.wake
+			}
 		}
+		recycle(w)
 	}
 	if err == nil {
 		return c.issuer.Permit(n), nil

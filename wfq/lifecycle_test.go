@@ -296,6 +296,32 @@ func TestQueue_UsedInABubble(t *testing.T) {
 	})
 }
 
+// TestQueue_WaitersOfBubblesAreNotPooled uses queues in bubbles and outside of them in turn. A
+// channel of one that is used in the other is a fatal error, or stops the clock of the bubble.
+func TestQueue_WaitersOfBubblesAreNotPooled(t *testing.T) {
+	exercise := func(t *testing.T) {
+		q := wfq.New(1)
+		for range 8 {
+			p := mustAcquire(t, q, 1)
+			until, cancel := context.WithTimeout(ctx, time.Millisecond)
+			if _, err := q.Acquire(until, 1); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("cancelled: %v", err)
+			}
+			cancel()
+			time.AfterFunc(time.Millisecond, p.Release)
+			next, err := q.Acquire(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.Release()
+		}
+	}
+	for range 4 {
+		exercise(t)
+		synctest.Test(t, exercise)
+	}
+}
+
 func TestQueue_ReportsEventsWithClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

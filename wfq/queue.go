@@ -11,6 +11,7 @@ import (
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/internal/list"
 	"github.com/sema-go/sema/internal/monotonic"
+	"github.com/sema-go/sema/internal/spinlock"
 )
 
 // A Queue shares a capacity among classes. Create it with [New] or [Over]. It is safe for
@@ -56,6 +57,7 @@ type Queue struct {
 	spends  bool            // for Over: the gate behind the queue spends its permits, as the last grant has shown
 	counts  sema.Counts     // Acquired counts only classes that are gone
 	idle    []chan struct{} // closed when nothing is in use
+	decided wakes           // waiters to wake at the end of the critical section
 	resumed chan struct{}   // closed by Resume; nil unless draining
 }
 
@@ -174,7 +176,7 @@ func (q *Queue) Default(s Share) {
 // holder of mu changes anything but the inUse of classes.
 func (q *Queue) lock() {
 	at := now() // before the mutex is locked: its critical sections are short
-	q.mu.Lock()
+	spinlock.Lock(&q.mu)
 	q.tickLocked(at)
 	if !q.slow {
 		q.slow, q.free = true, int64(q.word.Swap(slowFlag))
@@ -193,7 +195,7 @@ func (q *Queue) tickLocked(at int64) {
 }
 
 // unlock ends a critical section: it serves waiters, and makes the queue calm if nothing
-// needs the mutex any more.
+// needs the mutex any more. Waiters are woken after it, so that they do not block on the mutex.
 func (q *Queue) unlock() {
 	q.dispatchLocked()
 	if q.free == q.capacity {
@@ -206,5 +208,12 @@ func (q *Queue) unlock() {
 		q.slow = false
 		q.word.Store(uint64(q.free))
 	}
+	w := q.decided.first
+	q.decided = wakes{}
 	q.mu.Unlock()
+	for w != nil {
+		next := w.next // read before the send, after which w may be reused
+		w.wake <- struct{}{}
+		w = next
+	}
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/bubble"
 	"github.com/sema-go/sema/internal/list"
 )
 
-// A waiter is a caller in the queue of its class. The mutex of the Queue guards it.
+// A waiter is a caller in the queue of its class. The mutex of the Queue guards it, until it
+// is woken. From then on only its owner uses it, and may put it into a pool.
 type waiter struct {
 	class  *class
 	n      int64
@@ -21,7 +24,41 @@ type waiter struct {
 	queued bool // was in the queue
 	err    error
 	node   list.Node[*waiter]
-	wake   chan struct{} // receives once, when the status is final
+	wake   chan struct{} // receives once, after the status has become final
+	next   *waiter       // in wakes
+	pooled bool          // fixed; not created in a testing/synctest bubble
+}
+
+var waiterPool = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1), pooled: true} }}
+
+func newWaiter(c *class, n int64) *waiter {
+	if bubble.Inside() {
+		return &waiter{class: c, n: n, wake: make(chan struct{}, 1)}
+	}
+	w := waiterPool.Get().(*waiter)
+	w.class, w.n = c, n
+	return w
+}
+
+// recycle puts w into the pool. It must not be queued or about to be woken, and no queue may
+// have it as a dependent, see inherit.
+func recycle(w *waiter) {
+	if w.pooled {
+		*w = waiter{wake: w.wake, pooled: true}
+		waiterPool.Put(w)
+	}
+}
+
+// wakes are waiters in the order of their decisions, linked through next.
+type wakes struct{ first, last *waiter }
+
+func (o *wakes) add(w *waiter) {
+	if o.first == nil {
+		o.first = w
+	} else {
+		o.last.next = w
+	}
+	o.last = w
 }
 
 // A status is the state of a waiter.
@@ -50,14 +87,16 @@ var errWouldQueue = errors.New("would be queued")
 // it was queued, which then has to park for at most limit; 0: no limit.
 func (c *class) request(n int64, may mode) (queued *waiter, limit time.Duration, err error) {
 	q := c.q
+	w := newWaiter(c, n) // likely needed, and not allocated under the mutex
 	q.lock()
 	defer q.unlock()
 	limit = c.maxWaitLocked()
-	w := &waiter{class: c, n: n, level: c.share.Tier}
+	w.level = c.share.Tier
 	err = c.tryLocked(w)
 	if err == sema.ErrFull && may != mayNotWait {
 		if may == mayNotQueueYet {
 			if _, ok := c.roomLocked(w); ok {
+				recycle(w)
 				return nil, limit, errWouldQueue
 			}
 		}
@@ -68,6 +107,7 @@ func (c *class) request(n int64, may mode) (queued *waiter, limit time.Duration,
 	if err != nil {
 		c.countLocked(err, false)
 	}
+	recycle(w)
 	return nil, limit, err
 }
 
@@ -144,7 +184,6 @@ func (c *class) enqueueLocked(w *waiter) error {
 		}
 		q.rejectLocked(displaced, why)
 	}
-	w.wake = make(chan struct{}, 1)
 	w.queued = true
 	q.pushLocked(w)
 	c.counts.Waited++
@@ -220,11 +259,12 @@ func (q *Queue) takeLocked(w *waiter) {
 	w.status = granted
 }
 
-// finishLocked ends the wait of w, which is no longer in the queue.
+// finishLocked ends the wait of w, which is no longer in the queue. A waiter that has only
+// been there for a try is not woken: it did not park.
 func (w *waiter) finishLocked(v status, err error) {
 	w.status, w.err = v, err
-	if w.wake != nil {
-		w.wake <- struct{}{}
+	if w.queued {
+		w.class.q.decided.add(w)
 	}
 }
 

@@ -1,25 +1,27 @@
-package sema
+// Package bubble detects testing/synctest bubbles, so that gates pool nothing in them. A channel
+// or timer that was created in a bubble is a fatal error outside of it. One that was created
+// outside stops the clock of the bubble.
+package bubble
 
 import (
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// inBubble reports whether the caller runs in a testing/synctest bubble. A channel or
-// timer that was created in a bubble is a fatal error outside of it. One that was
-// created outside stops the clock of the bubble. So a bubble uses no pooled ones, and
-// puts none into a pool.
+// Inside reports whether the caller runs in a bubble.
 //
 // Inside a bubble, and nowhere else, time.Now has no monotonic clock reading.
 // Reading the clock takes 50 ns, so only test binaries do it.
-func inBubble() bool { return testBinary.Load() != notTest && detectBubble() }
+func Inside() bool { return Possible() && detect() }
 
-func detectBubble() bool {
+// Possible reports whether this may be a test binary. Only those have bubbles.
+func Possible() bool { return testBinary.Load() != notTest }
+
+func detect() bool {
 	if !inTest() {
 		return false
 	}
@@ -27,7 +29,7 @@ func detectBubble() bool {
 	return now == now.Round(0)
 }
 
-// testBinary is the result of inTest. It makes inBubble small enough to be inlined: calls
+// testBinary is the result of inTest. It makes Inside small enough to be inlined: calls
 // would touch further cache lines of the stack of each waiting goroutine.
 var testBinary atomic.Int32
 
@@ -64,26 +66,4 @@ func isTestBinary(args []string) bool {
 	return strings.HasSuffix(name, ".test") || slices.ContainsFunc(args[1:], func(arg string) bool {
 		return strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.")
 	})
-}
-
-var timerPool sync.Pool
-
-// newTimer returns a timer from the pool, or a new one.
-func newTimer(d time.Duration) *time.Timer {
-	if !inBubble() {
-		if t, ok := timerPool.Get().(*time.Timer); ok {
-			t.Reset(d)
-			return t
-		}
-	}
-	return time.NewTimer(d)
-}
-
-// recycleTimer stops t and puts it into the pool. Since Go 1.23 the channel of a
-// stopped timer is empty.
-func recycleTimer(t *time.Timer) {
-	t.Stop()
-	if !inBubble() {
-		timerPool.Put(t)
-	}
 }
