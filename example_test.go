@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -124,19 +121,6 @@ func ExampleSemaphore_Resize() {
 	// 0 of 2 in use, debt 0
 }
 
-// The counters only grow, so that the rate of change of each can be graphed.
-func ExampleSemaphore_Stats_counters() {
-	s := sema.New(2)
-	ctx := context.Background()
-	sema.Do(ctx, s, 1, func(context.Context) error {
-		s.TryAcquire(ctx, 2) //semavet:ignore the semaphore is full
-		return nil
-	})
-	fmt.Printf("%+v\n", s.Stats().Counts)
-	// Output:
-	// {Acquired:1 Waited:0 TimedOut:0 Cancelled:0 Rejected:1 WaitTime:0s}
-}
-
 // Capacities often come from configuration and change while a program runs.
 func ExampleSemaphore_Resize_fromConfiguration() {
 	limits := map[string]*sema.Semaphore{
@@ -205,106 +189,6 @@ func ExampleSemaphore_Close() {
 	_, err := s.Acquire(context.Background(), 1)
 	fmt.Println(err)
 	// Output: sema: acquire 1 of 1 permits: closed
-}
-
-func ExampleSemaphore_Stats() {
-	s := sema.New(8)
-	permit, _ := s.Acquire(context.Background(), 6)
-	defer permit.Release()
-	st := s.Stats()
-	fmt.Printf("%d of %d in use, %d waiting\n", st.InUse, st.Capacity, st.Waiters)
-	// Output: 6 of 8 in use, 0 waiting
-}
-
-// Every copy of a permit is the same permit.
-func ExamplePermit_Release() {
-	s := sema.New(2)
-	permit, _ := s.Acquire(context.Background(), 1)
-	alias := permit
-	permit.Release()
-	alias.Release() // has no effect
-	fmt.Println(s.Stats().Free)
-	// Output: 2
-}
-
-func ExamplePermit_Split() {
-	s := sema.New(10)
-	batch, _ := s.Acquire(context.Background(), 10)
-	first, rest, err := batch.Split(4) // two parts that are released at different times
-	fmt.Println(first.Weight(), rest.Weight(), err)
-	first.Release()
-	fmt.Println(s.Stats().Free)
-	rest.Release()
-	// Output:
-	// 4 6 <nil>
-	// 4
-}
-
-func ExamplePermit_Context() {
-	s := sema.New(1)
-	permit, _ := s.Acquire(context.Background(), 1)
-	defer permit.Release()
-	ctx, cancel := permit.Context(context.Background())
-	defer cancel()
-	// Use ctx for the work: it ends if the permit is lost, as a fleet lease can be. What
-	// is acquired with it is known to be acquired by this holder.
-	fmt.Println(len(sema.Held(ctx)), ctx.Err())
-	// Output: 1 <nil>
-}
-
-// A custom gate that grants no permits on weekends.
-func ExampleNewPermit() {
-	gate := officeHours{sema.New(3), time.Saturday}
-	_, err := gate.Acquire(context.Background(), 1)
-	fmt.Println(err)
-	gate.today = time.Monday
-	err = sema.Do(context.Background(), gate, 1, func(context.Context) error {
-		fmt.Println("at work")
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// closed on Saturday
-	// at work
-	// leaving
-	// <nil>
-}
-
-type officeHours struct {
-	inner *sema.Semaphore
-	today time.Weekday
-}
-
-func (g officeHours) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
-	if g.today == time.Saturday || g.today == time.Sunday {
-		return sema.Permit{}, fmt.Errorf("closed on %v", g.today)
-	}
-	p, err := g.inner.Acquire(ctx, n)
-	if err != nil {
-		return sema.Permit{}, err
-	}
-	return sema.NewPermit(n, officeLease{p}), nil
-}
-
-func (g officeHours) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
-	return g.Acquire(ctx, n)
-}
-
-type officeLease struct{ inner sema.Permit }
-
-func (d officeLease) Release() {
-	fmt.Println("leaving")
-	d.inner.Release()
-}
-
-// Do acquires a permit, runs the function and releases the permit, whatever happens.
-func ExampleDo() {
-	s := sema.New(1)
-	err := sema.Do(context.Background(), s, 1, func(ctx context.Context) error {
-		return errors.New("query failed")
-	})
-	fmt.Println(err, s.Stats().InUse)
-	// Output: query failed 0
 }
 
 // A job that needs a GPU and memory holds neither while it waits for the other.
@@ -406,74 +290,44 @@ func ExampleNew_bounded() {
 	// Output: true true
 }
 
-func ExampleObserve() {
-	waited := 0
-	s := sema.New(1, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-		if e.Kind == sema.EventRejected {
-			waited++
-			fmt.Println(e.Kind, e.Weight)
-		}
-	})))
-	s.TryAcquire(context.Background(), 5)
-	// Output: rejected 5
+func ExampleTicket_Cancel() {
+	s := sema.New(1)
+	ticket := s.Request(1)
+	<-ticket.Ready()
+	ticket.Cancel() // granted but never taken: the permit is released
+	fmt.Println(s.Stats().InUse)
+	// Output: 0
 }
 
-// LogTo logs exhaustion and permits held too long, for operators.
-func ExampleLogTo() {
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		},
-	}))
-	db := sema.New(1, sema.Name("db"), sema.Observe(sema.LogTo(logger)))
-	for range 1000 {
-		permit, _ := db.Acquire(context.Background(), 1)
-		permit.Release()
-	}
-	// Output:
-	// level=WARN msg="sema: exhausted" semaphore=db
-}
-
-// WarnHold reports a permit that is held for longer than its work should take.
-func ExampleWarnHold() {
-	reported := make(chan struct{})
-	s := sema.New(1, sema.Name("db"), sema.WarnHold(time.Millisecond),
-		sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.EventOverheld {
-				fmt.Println(e.Kind, "at", strings.Split(e.Site, ":")[0] != "")
-				close(reported)
-			}
-		})))
-	permit, _ := s.Acquire(context.Background(), 1)
-	<-reported // the permit is still held
-	permit.Release()
-	// Output: overheld at true
-}
-
-// A debug page can list the held permits and their age.
-func ExampleHolders() {
-	s := sema.New(2, sema.Name("example"), sema.Diagnose(sema.DiagnoseFull))
-	permit, _ := s.Acquire(context.Background(), 1)
-	for _, h := range sema.Holders() {
-		if h.Name == "example" {
-			fmt.Println(h.Name, h.Weight, h.Site != "", h.Age >= 0)
-		}
-	}
-	permit.Release()
-	// Output: example 1 true true
-}
-
-// Contention lists the call sites that wait, the longest first.
-func ExampleContention() {
-	quiet := sema.ObserverFunc(func(sema.Event) {}) // without an observer, reports are logged
-	s := sema.New(1, sema.Diagnose(sema.DiagnoseFull), sema.MaxWait(time.Millisecond), sema.Observe(quiet))
+func ExampleMaxWaiters() {
+	s := sema.New(1, sema.MaxWaiters(0)) // no caller waits
 	held, _ := s.Acquire(context.Background(), 1)
-	s.Acquire(context.Background(), 1)
-	held.Release()
-	worst := sema.Contention()[0]
-	fmt.Println(worst.Waits > 0, worst.Total > 0, worst.Site != "")
-	// Output: true true true
+	defer held.Release()
+	_, err := s.Acquire(context.Background(), 1)
+	fmt.Println(errors.Is(err, sema.ErrQueueFull))
+	// Output: true
+}
+
+// A request that does not fit now may fit after a Resize.
+func ExampleSemaphore_Resize_parkOversize() {
+	s := sema.New(2, sema.ParkOversize)
+	ticket := s.Request(5)
+	s.Resize(8)
+	<-ticket.Ready()
+	permit, err := ticket.Permit()
+	fmt.Println(permit.Weight(), err)
+	permit.Release()
+	// Output: 5 <nil>
+}
+
+// Unfair saves the goroutine switch of each hand-off. LIFO serves the newest waiter
+// first under overload.
+func ExampleNew_orders() {
+	throughput := sema.New(8, sema.Unfair)
+	freshest := sema.New(8, sema.LIFO)
+	for _, s := range []*sema.Semaphore{throughput, freshest} {
+		sema.Do(context.Background(), s, 1, func(context.Context) error { return nil })
+	}
+	fmt.Println(throughput.Stats().Free, freshest.Stats().Free)
+	// Output: 8 8
 }

@@ -3,6 +3,8 @@ package sema_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,3 +64,25 @@ func waitersReach(t testing.TB, n int, waiters func() int) {
 
 // isDone reports whether the acquire has ended.
 func isDone(c <-chan result) bool { return len(c) > 0 }
+
+func wantPanic(t *testing.T, name string, call func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if recover() == nil {
+			t.Errorf("%s did not panic", name)
+		}
+	}()
+	call()
+}
+
+func wantPanicText(t *testing.T, text string, call func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), text) {
+			t.Errorf("panic %v, want %q in it", r, text)
+		}
+	}()
+	call()
+}

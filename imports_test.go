@@ -16,7 +16,7 @@ const modulePath = "github.com/sema-go/sema"
 // layers lists the packages of this module in order: each may import only those before
 // it. No package may import one that is not listed.
 var layers = []string{
-	"internal/axe", "internal/advice", "internal/waitfor", "internal/callsite", "internal/describe", "internal/seal", "internal/list", "internal/monotonic", "internal/bubble", "internal/spinlock", ".", "internal/gatestats", "rate", "wfq", "classic", "pool", "group", "registry",
+	"internal/axe", "internal/advice", "internal/waitfor", "internal/callsite", "internal/describe", "internal/seal", "internal/list", "internal/monotonic", "internal/bubble", "internal/spinlock", "internal/waitclock", ".", "internal/gatestats", "rate", "wfq", "classic", "pool", "group", "registry",
 	"internal/storetest", "internal/storetest/redistest", "internal/storetest/pgtest", "internal/storetest/etcdtest", "internal/storetest/promtest", "internal/proctest", "internal/upstreamtest",
 	"host/internal/futex", "host/internal/tally", "host", "host/posix", "host/sysv", "admit", "tune",
 	"internal/survey", "internal/filter", "fleet/protocol", "internal/sessiontest", "fleet", "internal/leasing", "fleet/memstore", "fleet/fleettest", "sematest",

@@ -3,8 +3,6 @@ package sema_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -435,26 +433,4 @@ func TestPastBugTemporal6034_ReleasingTwoServesTwoHoweverTheyQueued(t *testing.T
 		(<-heavy).permit.Release()
 		(<-light).permit.Release()
 	})
-}
-
-func wantPanic(t *testing.T, name string, call func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if recover() == nil {
-			t.Errorf("%s did not panic", name)
-		}
-	}()
-	call()
-}
-
-func wantPanicText(t *testing.T, text string, call func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), text) {
-			t.Errorf("panic %v, want %q in it", r, text)
-		}
-	}()
-	call()
 }

@@ -2,7 +2,8 @@ package sema
 
 import (
 	"sync/atomic"
-	"time"
+
+	"github.com/sema-go/sema/internal/waitclock"
 )
 
 // A queue is the list of a core's waiters. It is a doubly linked list through the
@@ -25,15 +26,7 @@ type queue struct {
 	watcher   *waiter // queued; watches its context for its followers
 	followers int
 
-	waits waitClock
-}
-
-// waitTime returns the total time that callers have been queued.
-func (q *queue) waitTime() time.Duration {
-	if q.n > 0 {
-		q.waits.read(q.n)
-	}
-	return q.waits.total
+	waits waitclock.Clock
 }
 
 // followThreshold is the queue length from which waiters become followers. A change
@@ -79,7 +72,7 @@ func (q *queue) joined(w *waiter) {
 		w.follows = true
 		q.followers++
 	}
-	q.waits.change(q.n, q.n+1)
+	q.waits.Change(q.n, q.n+1)
 	q.n++
 	if q.n == 1 {
 		q.occupied.Store(true)
@@ -99,7 +92,7 @@ func (q *queue) remove(w *waiter) {
 	}
 	w.next, w.prev = nil, nil
 	w.status = pending
-	q.waits.change(q.n, q.n-1)
+	q.waits.Change(q.n, q.n-1)
 	q.n--
 	if q.n == 0 {
 		q.occupied.Store(false)

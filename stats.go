@@ -2,8 +2,6 @@ package sema
 
 import (
 	"errors"
-	"math"
-	"math/bits"
 	"time"
 )
 
@@ -91,9 +89,9 @@ func (c *core) stats() Stats {
 		Draining: c.phase == draining,
 		Closed:   c.phase == shut,
 		Counts: Counts{
-			Waited:   c.queue.waits.joined(c.queue.n) - c.counts.notWaited,
+			Waited:   c.queue.waits.Joined(c.queue.n) - c.counts.notWaited,
 			TimedOut: c.counts.timedOut, Cancelled: c.counts.cancelled, Rejected: c.counts.rejected,
-			WaitTime: c.queue.waitTime(),
+			WaitTime: c.queue.waits.Total(c.queue.n),
 		},
 	}
 }
@@ -118,51 +116,4 @@ func (c *core) countRejected() {
 	c.mu.Lock()
 	c.counts.rejected++
 	c.mu.Unlock()
-}
-
-// A waitClock counts how many callers were queued and for how long: it integrates the
-// length of a queue over time. The mutex of the queue guards it.
-//
-// It reads the clock when the length changes. Two readings take a fifth of a hand-off.
-// So while the queue is long, only every eighth change reads the clock. The length
-// between two readings then counts as the mean of the lengths at both. The true length
-// differs from that by at most 4.
-//
-// It is small because it shares a cache line with fields that a hand-off writes anyway.
-type waitClock struct {
-	total   time.Duration // total wait time until last
-	last    int64         // the last reading, since epoch
-	then    int           // length of the queue after that reading
-	changes uint64        // number of changes of the length, by one each
-}
-
-const (
-	longQueue = 32
-	readEvery = 8
-)
-
-// change records that the length changes from one value to the other.
-func (c *waitClock) change(from, to int) {
-	c.changes++
-	if from < longQueue || c.changes%readEvery == 0 {
-		c.read(from)
-		c.then = to
-	}
-}
-
-// joined returns the number of callers ever queued, given that n are queued now.
-func (c *waitClock) joined(n int) int64 { return int64(c.changes+uint64(n)) / 2 }
-
-// read adds the wait time since the last reading. n is the current length of the queue.
-func (c *waitClock) read(n int) {
-	now := sinceEpoch()
-	// A clock that steps back, at the border of a synctest bubble, adds nothing. The
-	// sum is capped at 292 years.
-	high, low := bits.Mul64(uint64(max(0, now-c.last)), uint64(c.then+n))
-	if sum := uint64(c.total) + low/2; high > 0 || sum > math.MaxInt64 {
-		c.total = math.MaxInt64
-	} else {
-		c.total = time.Duration(sum)
-	}
-	c.last, c.then = now, n
 }

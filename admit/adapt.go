@@ -169,8 +169,10 @@ func (a *Adapter) Limit() int64 {
 	return a.current.Load()
 }
 
-// Sample reports the result of a request and how long it took.
-func (a *Adapter) Sample(o Result, took time.Duration) { a.sample(o, took, monotonic.Since(), 0) }
+// Sample reports the result of a request and how long it took. A negative duration counts as 0.
+func (a *Adapter) Sample(o Result, took time.Duration) {
+	a.sample(o, max(0, took), monotonic.Since(), 0)
+}
 
 // sample adds a result to the window, and computes the limit if the window is complete. The
 // request has just returned the given number of permits.

@@ -88,6 +88,28 @@ func TestAdapter_CountsEveryResult(t *testing.T) {
 	})
 }
 
+// TestAdapter_NoDurationIsNegative samples durations that a clock which was set back has measured.
+func TestAdapter_NoDurationIsNegative(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		windows := 0
+		a := admit.Adapt(&opaque{}, limitFunc(func(w admit.Window) int64 {
+			windows++
+			if w.Calls != 11 || w.Min != 0 || w.Mean != 0 {
+				t.Errorf("%+v, want 11 calls of 0", w)
+			}
+			return w.Limit
+		}))
+		for i := range 11 {
+			a.Sample(admit.OK, -time.Hour+time.Duration(i)*time.Second)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if windows != 1 {
+			t.Errorf("%d windows, want 1", windows)
+		}
+	})
+}
+
 // TestAdapter_SeesAllPermitsInUse ends the requests of a full queue one at a time. When
 // results are sampled, the permits of the request are returned already.
 func TestAdapter_SeesAllPermitsInUse(t *testing.T) {

@@ -2,8 +2,10 @@ package fleet_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -104,36 +106,6 @@ func TestClient_DeletedSemaphoreIsCreatedAgain(t *testing.T) {
 	})
 }
 
-func TestGuard_RejectsEndedLeasesOnly(t *testing.T) {
-	t.Parallel()
-	var g fleet.Guard
-	fence := func(seq, floor protocol.Seq, revoked ...protocol.Range) protocol.Fence {
-		return protocol.Fence{Seq: seq, Floor: floor, Revoked: revoked}
-	}
-	for i, step := range []struct {
-		fence    protocol.Fence
-		rejected bool
-	}{
-		{fence(5, 5), false},
-		{fence(7, 5, protocol.Range{From: 6, To: 6}), false},
-		{fence(6, 5), true},
-		{fence(5, 5), false}, // still held
-		{fence(12, 5, protocol.Range{From: 6, To: 6}, protocol.Range{From: 8, To: 11}), false},
-		{fence(9, 5), true},
-		{fence(7, 5), false},
-		{fence(13, 7, protocol.Range{From: 8, To: 12}), false},
-		{fence(5, 5), true},
-		{fence(12, 5), true},
-		{fence(13, 7), false},
-		{fence(20, 20), false},
-		{fence(13, 7), true},
-	} {
-		if err := g.Admit(step.fence); errors.Is(err, sema.ErrLost) != step.rejected {
-			t.Errorf("step %d, %+v: %v", i, step.fence, err)
-		}
-	}
-}
-
 func TestSemaphore_TenantAtItsCapHoldsNoSharedPermit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,4 +175,75 @@ func TestClient_InfoOfNumberedPermits(t *testing.T) {
 	}
 	first.Release()
 	second.Release()
+}
+
+func TestClient_DrainEndsAfterExpiryAndWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		crashed, conn := newClient(t, store)
+		admin, _ := newClient(t, store)
+		mustAcquire(t, semaphore(t, crashed, of(1)), 1)
+		rate, err := crashed.Semaphore("calls", 1, fleet.Rate(time.Hour))
+		wantErr(t, err, nil)
+		mustAcquire(t, rate, 1)
+		conn.cut.Store(true)
+		start := time.Now()
+		wantErr(t, admin.Drain(t.Context(), "db"), nil)
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("the holder expired after %v", took)
+		}
+		wantErr(t, admin.Drain(t.Context(), "calls"), nil)
+		if took := time.Since(start); took > time.Hour+time.Second {
+			t.Errorf("the window ended after %v", took)
+		}
+	})
+}
+
+func TestClient_InfoListsHoldersAndWaiters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		c, _ := newClient(t, store)
+		s := semaphore(t, c, of(1, fleet.Labels(map[string]string{"team": "payments", "job": "a b"})))
+		start := time.Now()
+		p := mustAcquire(t, s, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.Sleep(time.Second)
+		go func() { s.Acquire(ctx, 1) }()
+		synctest.Wait()
+		snapshot, err := c.Info(t.Context(), "db")
+		wantErr(t, err, nil)
+		holder, waiter := snapshot.Holders[0], snapshot.Waiters[0]
+		if labels := map[string]string{"job": "a b", "team": "payments"}; !strings.HasPrefix(holder.Site, "fleet/helpers_test.go:") || !maps.Equal(holder.Labels, labels) || !holder.Since.Equal(start) {
+			t.Errorf("holder %+v", holder)
+		}
+		if !strings.HasPrefix(waiter.Site, "fleet/admin_test.go:") || !waiter.Since.Equal(start.Add(time.Second)) {
+			t.Errorf("waiter %+v", waiter)
+		}
+		for _, got := range []fleet.Caller{holder.Caller, waiter.Caller} {
+			if got.Client != c.Instance() || got.Process != int64(os.Getpid()) || got.Host == "" || got.Kind != "program" || got.Renewed.IsZero() {
+				t.Errorf("client %+v", got)
+			}
+		}
+		cancel()
+		p.Release()
+	})
+}
+
+func TestClient_ConfigureGivesUpAfterTenConflicts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &inspectRecorder{Store: memstore.New()}
+		c, _ := newClient(t, o)
+		mustAcquire(t, semaphore(t, c, of(1)), 1).Release()
+		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Version = 77 }), nil) // the caller's version is ignored
+		o.administered.Store(0)
+		o.administerErr = fmt.Errorf("%w: again", protocol.ErrConflict)
+		err := c.Configure(t.Context(), "db", func(c *fleet.Config) {})
+		wantErr(t, err, protocol.ErrConflict)
+		if n := o.administered.Load(); n != 10 || !strings.Contains(err.Error(), "after 10 tries") {
+			t.Errorf("%v after %d tries, want 10", err, n)
+		}
+	})
 }

@@ -3,8 +3,6 @@ package fleet_test
 import (
 	"context"
 	"errors"
-	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,66 +202,6 @@ func TestStats_CountsWaitersOfTheLocalLimit(t *testing.T) {
 	})
 }
 
-func TestClient_CloseReportsFailedReleases(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		c, conn := newClient(t, store)
-		mustAcquire(t, semaphore(t, c, of(5)), 2)
-		conn.cut.Store(true)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		err := c.Close(ctx, fleet.CloseRelease)
-		if used, _ := inUse(t, store); err == nil && used > 0 {
-			t.Errorf("Close returns no error, and %d permits are in use at the store", used)
-		}
-	})
-}
-
-func TestClient_CloseReportsUnconfirmedReleasesOfALostSession(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		c, conn := newClient(t, store)
-		s := semaphore(t, c, of(5))
-		p := mustAcquire(t, s, 2)
-		conn.cut.Store(true)
-		p.Release()
-		err := c.Close(context.Background())
-		if used, _ := inUse(t, store); err == nil && used > 0 {
-			t.Errorf("Close returns no error; %d permits are in use at the store, %d releases are unconfirmed", used, s.Stats().Unconfirmed)
-		}
-	})
-}
-
-func TestOutbox_BlockedObserverGetsOneGoroutine(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := newClient(t, memstore.New())
-		block := make(chan bool)
-		s := semaphore(t, c, of(4, sema.Observe(sema.ObserverFunc(func(e sema.Event) {
-			if e.Kind == sema.EventRenewed {
-				<-block
-			}
-		}))))
-		p := mustAcquire(t, s, 1)
-		time.Sleep(time.Hour)
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		n := 0
-		for _, stack := range strings.Split(string(stacks), "\n\n") {
-			if strings.Contains(stack, "fleet.(*outbox).run(") && strings.Contains(stack, "TestOutbox_BlockedObserverGetsOneGoroutine") {
-				n++
-			}
-		}
-		if n > 10 {
-			t.Errorf("%d goroutines report events after an hour", n)
-		}
-		close(block)
-		p.Release()
-	})
-}
-
 func TestSemaphore_TryAcquireDuringAnOutageIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -273,23 +211,6 @@ func TestSemaphore_TryAcquireDuringAnOutageIsBounded(t *testing.T) {
 		start := time.Now()
 		if _, err := s.TryAcquire(context.Background(), 1); time.Since(start) > 20*time.Second {
 			t.Errorf("TryAcquire took %v: %v", time.Since(start), err)
-		}
-	})
-}
-
-func TestRate_LeftAndDefaultTTL(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, conn := newClient(t, memstore.New())
-		s := semaphore(t, c, of(4, fleet.Rate(time.Hour)))
-		if _, err := c.Semaphore("db", 4, fleet.Rate(time.Hour), fleet.TTL(15*time.Second)); err != nil {
-			t.Error("the default TTL of 15 s is rejected as another TTL")
-		}
-		p := mustAcquire(t, s, 1)
-		conn.cut.Store(true)
-		time.Sleep(time.Minute)
-		if l, _ := fleet.LeaseOf(p); p.Err() == nil && l.Left == 0 {
-			t.Error("a permit of a rate is not lost, but Left is 0")
 		}
 	})
 }

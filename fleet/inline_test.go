@@ -172,3 +172,22 @@ func TestClient_CloseEndsAnInlineExchange(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestSemaphore_InlineTryAcquireIsBoundedByTryTimeout checks that a try whose context cannot be
+// cancelled, and which could send its batch itself, is bounded.
+func TestSemaphore_InlineTryAcquireIsBoundedByTryTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{Store: memstore.New(), rtt: time.Millisecond}
+		c, s := inlineSemaphore(t, w)
+		w.cut.Store(true)
+		start := time.Now()
+		_, err := s.TryAcquire(context.Background(), 1)
+		wantErr(t, err, sema.ErrUnavailable)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it took %v, want TryTimeout", took)
+		}
+		w.cut.Store(false)
+		_ = c.Close(context.Background(), fleet.CloseAbandon)
+	})
+}

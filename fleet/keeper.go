@@ -23,6 +23,7 @@ type keeper struct {
 	end     context.CancelFunc
 	wakeups chan struct{} // buffered; receives when there may be something to do
 	started atomic.Bool
+	openers int // calls of start, guarded by the region's mu
 
 	// stepLock is held to change the regional semaphore, also while stores are called. It
 	// is acquired before mu. It guards the fields below, or they are fixed once the keeper
@@ -246,6 +247,17 @@ func (k *keeper) poll(ctx context.Context) error {
 		}
 	}
 	return errUnknownSession
+}
+
+// endAt ends the keeper if clients see this version of the configuration, or if version is 0.
+func (k *keeper) endAt(version uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if version != 0 && version != k.version {
+		return protocol.ErrConflict
+	}
+	k.end()
+	return nil
 }
 
 // stop stops the keeper and returns the unused part of its blocks. The rest is returned

@@ -1,7 +1,9 @@
 package fleet_test
 
 import (
+	"context"
 	"io/fs"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -196,4 +198,76 @@ func TestSemaphore_CapacityZeroIsPaused(t *testing.T) {
 		wantErr(t, c.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 1 }), nil)
 		(<-granted).Release()
 	})
+}
+
+func TestLabels_RoundTrip(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newClient(t, memstore.New())
+		labels := map[string]string{"a": "x=y", "b": "quoted \"it\"", "c": "tab\t", "d": "ü", "e": "plain", "f": ""}
+		s := semaphore(t, c, of(1, fleet.Labels(labels)))
+		asked := maps.Clone(labels)
+		labels["e"] = "changed later"
+		p := mustAcquire(t, s, 1)
+		snapshot, err := c.Info(t.Context(), "db")
+		wantErr(t, err, nil)
+		if got := snapshot.Holders[0].Labels; !maps.Equal(got, asked) {
+			t.Errorf("labels %v, want %v", got, asked)
+		}
+		_, err = c.Semaphore("db", 1, fleet.Labels(asked))
+		wantErr(t, err, nil)
+		_, err = c.Semaphore("db", 1, fleet.Labels(labels))
+		wantErr(t, err, sema.ErrInvalid)
+		p.Release()
+	})
+}
+
+func TestOption_InvalidValuesAreRejected(t *testing.T) {
+	t.Parallel()
+	c := fleet.New(memstore.New())
+	for _, opts := range [][]fleet.Option{
+		{fleet.ModePooled + 1}, {fleet.ModePooled, fleet.Rate(time.Second)}, {fleet.Block(-1)}, {fleet.Quantum(-1)},
+		{fleet.FailOpen(-1)}, {fleet.FailOpen(1), fleet.RecoverAfter(-1)},
+		{fleet.FailOpen(1), fleet.FailOpenAfter(-1)}, {fleet.FailOpen(1), fleet.FailOpenAfter(time.Second - 1)},
+		{fleet.Labels(map[string]string{"": "a"})}, {fleet.Labels(map[string]string{"a b": "a"})}, {fleet.Labels(map[string]string{"a=b": "a"})},
+		{fleet.Labels(map[string]string{"a\"": "a"})}, {fleet.Labels(map[string]string{"a\n": "a"})},
+	} {
+		_, err := c.Semaphore("a", 1, opts...)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	_, err := c.Semaphore("a\x7f", 1)
+	wantErr(t, err, sema.ErrInvalid)
+	_, err = c.Semaphore(strings.Repeat("~", 200), 1)
+	wantErr(t, err, nil)
+	for range 2 { // functions cannot be compared
+		_, err = c.Semaphore("b", 1, sema.Observe(sema.ObserverFunc(func(sema.Event) {})))
+		wantErr(t, err, nil)
+	}
+	_, err = fleet.Open(t.Context(), "redis://user:secret@%zz")
+	if wantErr(t, err, sema.ErrInvalid); strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v contains the password", err)
+	}
+	wantErr(t, c.Close(t.Context()), nil)
+	_, err = c.Semaphore("c", 1)
+	wantErr(t, err, sema.ErrClosed)
+}
+
+func TestClient_RejectsInvalidOptionsAndNames(t *testing.T) {
+	t.Parallel()
+	c := fleet.New(memstore.New())
+	defer c.Close(context.Background())
+	for _, o := range []spec{
+		of(-2), of(1, fleet.TTL(time.Millisecond)), of(1, fleet.TTL(0)), of(1, fleet.Ramp(-1)), of(1, fleet.Rate(-1)),
+		of(1, fleet.TryTimeout(0)), of(1, fleet.UnavailableAfter(-1)), of(1, nil),
+	} {
+		_, err := c.Semaphore("a", o.capacity, o.opts...)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	for _, name := range []string{"", "a b", "ä", "{a}", string(make([]byte, 201))} {
+		_, err := c.Semaphore(name, 1)
+		wantErr(t, err, sema.ErrInvalid)
+	}
+	semaphore(t, c, of(1))
+	_, err := c.Semaphore("db", 2)
+	wantErr(t, err, sema.ErrInvalid)
 }

@@ -72,7 +72,13 @@ func (r *Region) Open(ctx context.Context, name string, c protocol.Config, by pr
 	if c.Numbered {
 		return 0, protocol.Config{}, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: "a region cannot number its permits: other regions would use the same numbers", Advice: "use the global store itself"}
 	}
-	k, err := r.openKeeper(ctx, name, c)
+	var k *keeper
+	var err error
+	if by.MustExist {
+		k, err = r.existingKeeper(ctx, name)
+	} else {
+		k, err = r.openKeeper(ctx, name, c)
+	}
 	if err != nil {
 		return 0, protocol.Config{}, err
 	}
@@ -154,8 +160,11 @@ func (r *Region) Administer(ctx context.Context, name string, c Command) error {
 	case !c.Delete:
 		return r.local.Administer(ctx, name, c)
 	}
+	if err := k.endAt(c.DeleteVersion); err != nil {
+		return err
+	}
 	k.stop()
-	err = r.local.Administer(ctx, name, c)
+	err = r.local.Administer(ctx, name, Command{Delete: true})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.keepers[name] == k {
@@ -224,7 +233,8 @@ func (r *Region) existingKeeper(ctx context.Context, name string) (*keeper, erro
 	return r.openKeeper(ctx, name, c)
 }
 
-// openKeeper returns the started keeper of a semaphore, and creates it if necessary.
+// openKeeper returns the started keeper of a semaphore, and creates it if necessary. It does
+// not retain a keeper whose semaphore could not be opened.
 func (r *Region) openKeeper(ctx context.Context, name string, c protocol.Config) (*keeper, error) {
 	r.mu.Lock()
 	k := r.keepers[name]
@@ -232,8 +242,16 @@ func (r *Region) openKeeper(ctx context.Context, name string, c protocol.Config)
 		k = newKeeper(r, name)
 		r.keepers[name] = k
 	}
+	k.openers++
 	r.mu.Unlock()
-	return k, k.start(ctx, c)
+	err := k.start(ctx, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k.openers--; k.openers == 0 && k.global == nil && r.keepers[name] == k {
+		k.end()
+		delete(r.keepers, name)
+	}
+	return k, err
 }
 
 // regionalConfig returns the initial configuration of a regional semaphore, without a share.

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +95,59 @@ func TestLease_SplitDuringAnOutageChangesNothing(t *testing.T) {
 				if used, _ := inUse(t, store); used != 0 {
 					t.Errorf("%d in use after the release", used)
 				}
+			})
+		})
+	}
+}
+
+// TestLease_UndecidedSplitSurvivesCloseAndFailOpen checks that a split which is not decided when
+// its semaphore is closed, or fails open, leaves the permit whole at the store, too.
+func TestLease_UndecidedSplitSurvivesCloseAndFailOpen(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"close", "close after TryTimeout", "fail open"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				a, conn := newClient(t, store)
+				b, _ := newClient(t, store)
+				o := of(3, fleet.TTL(time.Minute))
+				if name == "fail open" {
+					o = of(3, fleet.TTL(time.Minute), fleet.FailOpen(1), fleet.FailOpenAfter(3*time.Second))
+				}
+				s := semaphore(t, a, o)
+				whole := mustAcquire(t, s, 3)
+				conn.cut.Store(true)
+				split := make(chan error, 1)
+				go func() { _, _, err := whole.Split(2); split <- err }()
+				closed := make(chan error, 1)
+				switch name {
+				case "close":
+					time.Sleep(time.Second / 2)
+					go func() { closed <- s.Close(context.Background()) }()
+				case "close after TryTimeout":
+					time.Sleep(2 * time.Second)
+					go func() { closed <- s.Close(context.Background()) }()
+				case "fail open":
+					time.Sleep(8 * time.Second)
+				}
+				synctest.Wait()
+				conn.cut.Store(false)
+				err := <-split
+				time.Sleep(10 * time.Second)
+				if err == nil {
+					return // the split succeeded
+				}
+				if err := whole.Err(); err != nil {
+					t.Fatal(err)
+				}
+				p, err := semaphore(t, b, of(3, fleet.TTL(time.Minute))).TryAcquire(t.Context(), 1)
+				if err == nil {
+					t.Errorf("another client gets a permit although 3 of 3 are held (%v, %d)", whole.Held(), whole.Weight())
+				}
+				p.Release()
+				whole.Release()
+				time.Sleep(time.Second)
 			})
 		})
 	}

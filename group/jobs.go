@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema/internal/list"
+	"github.com/sema-go/sema/internal/waitclock"
 )
 
 // A job is a function that waits for a permit.
@@ -32,7 +33,7 @@ type job struct {
 type jobs struct {
 	queue    list.List[*job]
 	added    uint64
-	waits    waitClock
+	waits    waitclock.Clock
 	accepted int
 	short    bool // functions took at most shortFunction lately
 	long     int  // of the last functions took longer
@@ -58,7 +59,7 @@ func (q *jobs) add(ctx context.Context, n int64, fn func(ctx context.Context) er
 	}
 	q.added++
 	j.number, j.ctx, j.n, j.fn, j.advance = q.added, ctx, n, fn, advance
-	q.waits.change(q.queue.Len(), q.queue.Len()+1)
+	q.waits.Change(q.queue.Len(), q.queue.Len()+1)
 	q.queue.PushBack(&j.node)
 	return j
 }
@@ -73,7 +74,7 @@ func (q *jobs) first() *job {
 
 // remove removes a job.
 func (q *jobs) remove(j *job) {
-	q.waits.change(q.queue.Len(), q.queue.Len()-1)
+	q.waits.Change(q.queue.Len(), q.queue.Len()-1)
 	q.queue.Remove(&j.node)
 	if j.accepted {
 		q.accepted--

@@ -2,11 +2,9 @@ package group
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/internal/gatestats"
-	"github.com/sema-go/sema/internal/monotonic"
 )
 
 // Stats is the state of a group at one instant, with its counters.
@@ -32,7 +30,7 @@ func (g *Group) Stats() Stats {
 	w.mu.Lock()
 	st.InUse, st.Running, st.Waiters = w.tally.permits, w.tally.running, w.jobs.queue.Len()
 	st.Counts = w.tally.Counts
-	st.Waited, st.WaitTime = int64(w.jobs.added), w.jobs.waits.read(st.Waiters)
+	st.Waited, st.WaitTime = int64(w.jobs.added), w.jobs.waits.Total(st.Waiters)
 	st.Closed = st.Closed || w.ended
 	w.mu.Unlock()
 	g.mu.Lock()
@@ -64,36 +62,4 @@ func (t *tally) started(n int64) {
 func (t *tally) finished(n int64) {
 	t.running--
 	t.permits -= n
-}
-
-// A waitClock adds up how long functions wait, as the length of their queue over time.
-// While the queue is long, only every eighth change reads the clock: between two readings,
-// the length counts as the mean of those at both.
-type waitClock struct {
-	total   time.Duration
-	last    time.Duration // the last reading, since the epoch of package monotonic
-	then    int           // length of the queue after it
-	changes uint
-}
-
-const (
-	longQueue = 32
-	readEvery = 8
-)
-
-// change notes that the length changes.
-func (c *waitClock) change(from, to int) {
-	c.changes++
-	if from < longQueue || c.changes%readEvery == 0 {
-		c.read(from)
-		c.then = to
-	}
-}
-
-// read returns the total until now. n is the length of the queue.
-func (c *waitClock) read(n int) time.Duration {
-	now := monotonic.Since()
-	c.total += max(0, now-c.last) * time.Duration(c.then+n) / 2
-	c.last, c.then = now, n
-	return c.total
 }

@@ -38,13 +38,12 @@ type file struct {
 	identity      atomic.Uint64 // the owner that names that place; 0: it has none
 	permits       atomic.Uint32
 	checked       atomic.Int64 // when the path was checked, in Unix nanoseconds
-	// When a claim last timed out waiting for its turn, in Unix nanoseconds; 0: never.
-	turnMissed atomic.Int64
-	turns      chan struct{}
-	woken      chan struct{} // wakes a driver that has no place
-	queue      queue
-	timing     timing // changed only by tests
-	onClaim    func() // set only by tests: called by a claim between locking its slots and checking the config
+	turnMissed    atomic.Int64 // when a claim last timed out waiting for its turn, by clock; 0: never
+	turns         chan struct{}
+	woken         chan struct{} // wakes a driver that has no place
+	queue         queue
+	timing        timing // changed only by tests
+	onClaim       func() // set only by tests: called by a claim between locking its slots and checking the config
 
 	damaged atomic.Bool // see touch
 

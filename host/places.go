@@ -43,7 +43,7 @@ func (f *file) takePlace() int {
 	if own := f.own.Load(); own != noPlace {
 		return int(own)
 	}
-	if missed := f.placeless.Load(); missed != 0 && clock()-time.Duration(missed) < f.timing.placeBackoff {
+	if isRecent(f.placeless.Load(), f.timing.placeBackoff) {
 		return noPlace
 	}
 	own := f.lockPlace()
@@ -51,6 +51,13 @@ func (f *file) takePlace() int {
 		f.placeless.Store(int64(clock()))
 	}
 	return own
+}
+
+// isRecent reports whether a time by clock, 0 for never, is at most d ago. A clock that was
+// set back shows a time of the future, which is not recent.
+func isRecent(at int64, d time.Duration) bool {
+	elapsed := clock() - time.Duration(at)
+	return at != 0 && elapsed >= 0 && elapsed < d
 }
 
 func (f *file) lockPlace() int {

@@ -363,7 +363,7 @@ func (f *file) turn(ctx context.Context) (leave func(), err error) {
 	}
 	leaveProcess := func() { <-f.turns }
 	deadline := time.Now().Add(turnTimeout)
-	if time.Now().UnixNano()-f.turnMissed.Load() < int64(f.timing.turnBackoff) {
+	if isRecent(f.turnMissed.Load(), f.timing.turnBackoff) {
 		deadline = time.Time{}
 	}
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
@@ -377,7 +377,7 @@ func (f *file) turn(ctx context.Context) (leave func(), err error) {
 			return func() { unlock(f.fd, turnLock, 1); leaveProcess() }, nil
 		case time.Now().After(deadline):
 			if !deadline.IsZero() {
-				f.turnMissed.Store(time.Now().UnixNano())
+				f.turnMissed.Store(int64(clock()))
 			}
 			return leaveProcess, nil
 		case ctx.Err() != nil:

@@ -169,6 +169,24 @@ func TestTurn_WaitsForAStoppedProcessOnce(t *testing.T) {
 	}
 }
 
+// TestTurn_ClockSetBack checks that a claim waits for its turn although the clock shows that an
+// earlier one timed out in the future.
+func TestTurn_ClockSetBack(t *testing.T) {
+	t.Parallel()
+	sem := openHere(t, 3)
+	future := int64(1 << 62)
+	sem.file.turnMissed.Store(future)
+	lockAsOther(t, openAsOther(t, sem.file), turnLock)
+	p, err := sem.TryAcquire(context.Background(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+	if missed := sem.file.turnMissed.Load(); missed == future || missed == 0 {
+		t.Errorf("the claim did not wait for its turn: it timed out at %d", missed)
+	}
+}
+
 // TestClaim_IgnoresABitWithoutALock sets bits like a process that is stopped between
 // setting a bit and locking the slot.
 func TestClaim_IgnoresABitWithoutALock(t *testing.T) {

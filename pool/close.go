@@ -5,7 +5,7 @@ package pool
 // lent again: the caller must close it after it has unlocked mu. w is the work whose
 // result the item is, or nil.
 func (p *Pool[T]) availableLocked(s *slot[T], w *work[T]) bool {
-	surplus := p.counts.open-p.counts.closing > p.size && p.requests.n == 0
+	surplus := p.counts.open-p.counts.closing > p.size && p.requests.Len() == 0
 	expired := s.expires.Load() <= p.now.Load()
 	if p.closed || surplus || expired {
 		if expired && !p.closed {

@@ -38,7 +38,7 @@ func (p *Pool[T]) find(ctx context.Context) (*slot[T], error) {
 // next one.
 func (p *Pool[T]) leave(r *request[T]) {
 	p.lock()
-	if r.queued {
+	if r.node.In() {
 		p.requests.remove(r)
 	}
 	s := r.slot
@@ -83,13 +83,13 @@ func (p *Pool[T]) tryFind(ctx context.Context) (*slot[T], error) {
 // serveLocked gives idle items to requests. For requests that remain it starts Checks of
 // idle items, and then Opens, as many as are allowed.
 func (p *Pool[T]) serveLocked() {
-	for p.requests.n > 0 {
+	for p.requests.Len() > 0 {
 		s := p.topLocked()
 		switch {
 		case s != nil && p.fresh(s):
 			p.popLocked()
 			p.requests.give(s, nil)
-		case p.requests.working == p.requests.n:
+		case p.requests.working == p.requests.Len():
 			return // each has an Open or a Check in progress
 		case s != nil:
 			p.popLocked()
@@ -172,7 +172,7 @@ func (p *Pool[T]) opened(s *slot[T], v T, w *work[T]) {
 func (p *Pool[T]) failLocked(w *work[T]) bool {
 	r := w.request
 	if r == nil && w.panicked != nil {
-		r = p.requests.head
+		r = p.requests.first()
 	}
 	if r == nil {
 		return false

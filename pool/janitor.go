@@ -70,7 +70,7 @@ func (p *Pool[T]) fillLocked() {
 		return
 	}
 	c := &p.counts
-	soon := c.opening + c.checking - p.requests.working
+	soon := c.opening + c.checking - int64(p.requests.working)
 	for want := int64(p.conf.MinIdle-p.idleLocked()) - soon; want > 0 && c.open < p.size && p.mayOpenLocked(); want-- {
 		p.startOpenLocked(&work[T]{ctx: context.Background()})
 	}

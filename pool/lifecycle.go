@@ -112,9 +112,9 @@ func (p *Pool[T]) rejectLocked(why error) {
 	ended := newAdmission()
 	ended.reject(fault)
 	p.admits.Swap(ended).reject(fault) // has no effect if that ended earlier, for another reason
-	for p.requests.n > 0 {
-		p.requests.head.err = fault
-		p.requests.finish(p.requests.head)
+	for r := range p.requests.All {
+		r.err = fault
+		p.requests.finish(r)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/sema-go/sema/internal/list"
 )
 
 // A request is a caller that holds a permit and waits for an item. Whatever item is
@@ -16,14 +18,13 @@ import (
 // does not rely on those that ended requests have left: a server that has hung may be
 // available again.
 type request[T any] struct {
-	prev, next *request[T]
-	queued     bool
-	work       *work[T]        // nil: nothing is in progress for it
-	ctx        context.Context // for Open and Check
-	ended      chan struct{}   // buffered; receives once one of the following is set
-	slot       *slot[T]
-	err        error
-	panicked   *panicError
+	node     list.Node[*request[T]]
+	work     *work[T]        // nil: nothing is in progress for it
+	ctx      context.Context // for Open and Check
+	ended    chan struct{}   // buffered; receives once one of the following is set
+	slot     *slot[T]
+	err      error
+	panicked *panicError
 }
 
 // work is a call of Open or Check.
@@ -37,19 +38,13 @@ type work[T any] struct {
 
 // requests is a queue of requests, in order of arrival. Pool.mu guards it.
 type requests[T any] struct {
-	head, tail *request[T]
-	n, working int64 // requests, and those with work
+	list.List[*request[T]]
+	working int // requests with work
 }
 
 func (q *requests[T]) push(r *request[T]) {
-	r.prev, r.queued = q.tail, true
-	if q.tail == nil {
-		q.head = r
-	} else {
-		q.tail.next = r
-	}
-	q.tail = r
-	q.n++
+	r.node.Of = r
+	q.PushBack(&r.node)
 }
 
 // remove removes a request. Its work continues, for none.
@@ -57,18 +52,15 @@ func (q *requests[T]) remove(r *request[T]) {
 	if r.work != nil {
 		q.drop(r.work)
 	}
-	if r.prev == nil {
-		q.head = r.next
-	} else {
-		r.prev.next = r.next
+	q.Remove(&r.node)
+}
+
+// first returns the request that came first, or nil.
+func (q *requests[T]) first() *request[T] {
+	if node := q.First(); node != nil {
+		return node.Of
 	}
-	if r.next == nil {
-		q.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next, r.queued = nil, nil, false
-	q.n--
+	return nil
 }
 
 // finish removes a request and ends its wait. The caller has set the result.
@@ -80,7 +72,7 @@ func (q *requests[T]) finish(r *request[T]) {
 // give gives an item to the first request, and reports whether there is one. If the item
 // is the result of w, the request for which w ran gets the work of the first in exchange.
 func (q *requests[T]) give(s *slot[T], w *work[T]) bool {
-	r := q.head
+	r := q.first()
 	if r == nil {
 		return false
 	}
@@ -99,12 +91,12 @@ func (q *requests[T]) give(s *slot[T], w *work[T]) bool {
 
 // newWork returns work for the first request that has none. There must be one.
 func (q *requests[T]) newWork() *work[T] {
-	r := q.head
-	for r.work != nil {
-		r = r.next
+	node := q.First()
+	for node.Of.work != nil {
+		node = node.Next()
 	}
-	w := &work[T]{ctx: r.ctx}
-	q.assign(r, w)
+	w := &work[T]{ctx: node.Of.ctx}
+	q.assign(node.Of, w)
 	return w
 }
 

@@ -140,7 +140,7 @@ func (p *Pool[T]) lock() {
 // unlock unlocks mu. The flag stays set if callers still have to use the lock.
 func (p *Pool[T]) unlock() {
 	w := p.word.Load() + tagUnit
-	if p.requests.n == 0 && !p.closed && p.counts.open <= p.size {
+	if p.requests.Len() == 0 && !p.closed && p.counts.open <= p.size {
 		w &^= slowFlag
 	}
 	p.word.Store(w)

@@ -55,7 +55,7 @@ func (p *Pool[T]) Stats() Stats {
 	return Stats{
 		Stats: p.own.Stats(),
 		Open:  c.open, Idle: idle, Lent: c.open - idle - c.opening - c.checking - c.closing - c.kept, Kept: c.kept,
-		Opening: c.opening, Checking: c.checking, Closing: c.closing, Pending: p.requests.n, Totals: c.Totals,
+		Opening: c.opening, Checking: c.checking, Closing: c.closing, Pending: int64(p.requests.Len()), Totals: c.Totals,
 	}
 }
 

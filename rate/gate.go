@@ -131,7 +131,7 @@ func (g *Gate) takeLocked(n int64) (id uint64, err error) {
 	case err != nil:
 	case n > g.bucket.burst:
 		err = sema.ErrTooLarge
-	case g.queue.head != nil || n > g.bucket.free || at < g.paused:
+	case g.queue.Len() > 0 || n > g.bucket.free || at < g.paused:
 		return 0, sema.ErrFull
 	default:
 		g.counts.Acquired++
@@ -154,7 +154,7 @@ func (g *Gate) phaseErrorLocked() error {
 // advanceLocked returns the permits of the time up to now, and now.
 func (g *Gate) advanceLocked() int64 {
 	at := g.clock.read()
-	waited := g.queue.head != nil && g.paused <= g.bucket.at
+	waited := g.queue.Len() > 0 && g.paused <= g.bucket.at
 	g.bucket.advance(at)
 	if !waited {
 		g.bucket.spill()
@@ -165,7 +165,7 @@ func (g *Gate) advanceLocked() int64 {
 // mayQueueLocked reports whether one more caller may wait.
 func (g *Gate) mayQueueLocked() bool {
 	most := g.settings.MaxWaiters
-	return most == 0 || g.queue.n < most
+	return most == 0 || g.queue.Len() < most
 }
 
 // unusual handles calls that are decided without the bucket.

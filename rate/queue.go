@@ -5,52 +5,43 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/internal/list"
 )
 
-// A queue is the callers that wait, in order of arrival: a doubly linked list. The first
-// one has a timer for when its permits have returned. The mutex of the gate guards it.
+// A queue is the callers that wait, in order of arrival. The first one has a timer for when
+// its permits have returned. The mutex of the gate guards it.
 type queue struct {
-	head, tail *waiter
-	n          int
-	weight     int64 // of all waiters
+	list.List[*waiter]
+	weight int64 // of all waiters
 }
 
 // A waiter is one caller in the queue. When id or err is set it is decided, and no longer
 // in the queue.
 type waiter struct {
-	prev, next *waiter
-	n          int64
-	id         uint64
-	err        error
-	wake       chan struct{} // buffered; receives when it is decided, or has become the first
+	node list.Node[*waiter]
+	n    int64
+	id   uint64
+	err  error
+	wake chan struct{} // buffered; receives when it is decided, or has become the first
 }
 
 func (q *queue) push(w *waiter) {
-	w.prev = q.tail
-	if q.tail == nil {
-		q.head = w
-	} else {
-		q.tail.next = w
-	}
-	q.tail = w
-	q.n++
+	w.node.Of = w
+	q.PushBack(&w.node)
 	q.weight += w.n
 }
 
 func (q *queue) remove(w *waiter) {
-	if w.prev == nil {
-		q.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.tail = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
-	q.n--
+	q.Remove(&w.node)
 	q.weight -= w.n
+}
+
+// first returns the waiter that is served next, or nil.
+func (q *queue) first() *waiter {
+	if node := q.First(); node != nil {
+		return node.Of
+	}
+	return nil
 }
 
 func (w *waiter) decided() bool { return w.id != 0 || w.err != nil }
@@ -65,8 +56,8 @@ func (w *waiter) notify() {
 // serveLocked grants permits to the first waiters. The one that is first then is woken, to
 // set its timer anew.
 func (g *Gate) serveLocked() {
-	for at := g.clock.read(); g.queue.head != nil; {
-		w := g.queue.head
+	at := g.clock.read()
+	for w := g.queue.first(); w != nil; w = g.queue.first() {
 		if w.n > g.bucket.free || at < g.paused {
 			w.notify()
 			return
@@ -79,20 +70,18 @@ func (g *Gate) serveLocked() {
 
 // rejectLocked ends the waits of some callers with an error.
 func (g *Gate) rejectLocked(why error, rejects func(*waiter) bool) {
-	for w := g.queue.head; w != nil; {
-		next := w.next
+	for w := range g.queue.All {
 		if rejects(w) {
 			g.removeLocked(w)
 			g.counts.Failed(why, true)
 			w.err = why
 			w.notify()
 		}
-		w = next
 	}
 }
 
 func (g *Gate) removeLocked(w *waiter) {
-	g.waits.change(g.queue.n, g.clock.read())
+	g.waits.change(g.queue.Len(), g.clock.read())
 	g.queue.remove(w)
 }
 
@@ -100,10 +89,10 @@ func (g *Gate) removeLocked(w *waiter) {
 // It unlocks the mutex.
 func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 	w := &waiter{n: n, wake: make(chan struct{}, 1)}
-	g.waits.change(g.queue.n, g.clock.read())
+	g.waits.change(g.queue.Len(), g.clock.read())
 	g.queue.push(w)
 	g.counts.Waited++
-	if g.queue.head == w {
+	if g.queue.first() == w {
 		w.notify()
 	}
 	g.mu.Unlock()
@@ -142,7 +131,7 @@ func (g *Gate) waitLocked(ctx context.Context, n int64) (id uint64, err error) {
 func (g *Gate) poll(w *waiter) (left time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !w.decided() && g.queue.head == w {
+	if !w.decided() && g.queue.first() == w {
 		at := g.advanceLocked()
 		if left = max(g.bucket.until(w.n), time.Duration(g.paused-at)); left > 0 {
 			return left, false

@@ -19,9 +19,9 @@ func (g *Gate) Stats() sema.Stats {
 	b := &g.bucket
 	st := sema.Stats{
 		Capacity: b.burst, Free: max(0, b.free), InUse: b.burst - b.free, Debt: max(0, -b.free),
-		Waiters: g.queue.n, Draining: g.phase == draining, Closed: g.phase == closed, Counts: g.counts,
+		Waiters: g.queue.Len(), Draining: g.phase == draining, Closed: g.phase == closed, Counts: g.counts,
 	}
-	st.WaitTime = g.waits.total(g.queue.n, at)
+	st.WaitTime = g.waits.total(g.queue.Len(), at)
 	return st
 }
 

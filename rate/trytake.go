@@ -37,7 +37,7 @@ func (g *Gate) TakeAt(_ seal.Key, n int64, now time.Duration) (sema.Permit, bool
 	}
 	g.mu.Lock()
 	at := g.clock.at(int64(now))
-	if g.queue.head != nil || g.phase != open || at < g.paused {
+	if g.queue.Len() > 0 || g.phase != open || at < g.paused {
 		g.mu.Unlock()
 		return sema.Permit{}, false
 	}

@@ -411,34 +411,3 @@ func TestDetails_NilIsEmpty(t *testing.T) {
 		t.Errorf("%+v, want %+v: %v", restored.Snapshot(), now, err)
 	}
 }
-
-// TestPeer_ReceiveKeepsTheReply checks that results that are not new are left out, and that
-// the reply, which the network may deliver twice, is not changed.
-func TestPeer_ReceiveKeepsTheReply(t *testing.T) {
-	t.Parallel()
-	c := protocol.Config{Capacity: 5, TTL: ttl}
-	granted := func(n uint64) protocol.Result {
-		return protocol.Result{N: n, Kind: protocol.Granted, Ticket: protocol.Ticket(n), Lease: protocol.Seq(n), Weight: 1}
-	}
-	all := []protocol.Result{granted(1), granted(2), granted(3), granted(4)}
-	for _, cancelled := range [][]protocol.Ticket{nil, {1}, {2}, {4}, {1, 3}, {2, 3}, {1, 2, 3, 4}} {
-		p := protocol.NewPeer(0, 1, c, protocol.Opener{})
-		for _, f := range all {
-			p.Request(acquire(f.Ticket, 1))
-		}
-		b := p.Send(0, 10)
-		for _, ticket := range cancelled {
-			p.Request(protocol.Op{Verb: protocol.Cancel, Ticket: ticket})
-		}
-		want := slices.DeleteFunc(slices.Clone(all), func(f protocol.Result) bool { return slices.Contains(cancelled, f.Ticket) })
-		reply := slices.Clone(all)
-		fresh := p.Receive(1, b.Seq, protocol.Reply{Config: c, Results: reply})
-		if !reflect.DeepEqual(reply, all) || len(fresh) != len(want) || len(want) > 0 && !reflect.DeepEqual(fresh, want) {
-			t.Errorf("cancelled %v: got %+v, want %+v; the reply is %+v", cancelled, fresh, want, reply)
-		}
-		b = p.Send(2, 10)
-		if fresh := p.Receive(3, b.Seq, protocol.Reply{Config: c, Results: reply}); len(fresh) != 0 {
-			t.Errorf("cancelled %v: received again %+v", cancelled, fresh)
-		}
-	}
-}

@@ -10,89 +10,6 @@ import (
 	"github.com/sema-go/sema/fleet/protocol"
 )
 
-// Each test in this file covers a flaw of an earlier draft of the protocol, or of other
-// protocols.
-
-// A testStore is a state with a clock that the test advances.
-type testStore struct {
-	t     *testing.T
-	state *protocol.State
-	now   protocol.Micros
-	seqs  map[protocol.Session]uint64
-	acks  map[protocol.Session]uint64
-}
-
-func newTestStore(t *testing.T, c protocol.Config) *testStore {
-	t.Helper()
-	if c.TTL == 0 {
-		c.TTL = ttl
-	}
-	e := &testStore{t: t, now: 1_000_000 * ms, seqs: map[protocol.Session]uint64{}, acks: map[protocol.Session]uint64{}}
-	state, err := protocol.New(e.now, c, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.state = state
-	return e
-}
-
-// tester opens the sessions of the tests, without a key.
-var tester = protocol.Opener{Client: protocol.Client{Instance: "test"}}
-
-func (e *testStore) open() protocol.Session {
-	id, _, err := e.state.Open(e.now, tester, protocol.Version)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return id
-}
-
-// send sends the next batch of a session and acknowledges the results with the one after it.
-func (e *testStore) send(id protocol.Session, ops ...protocol.Op) protocol.Reply {
-	e.t.Helper()
-	e.seqs[id]++
-	r := e.state.Apply(e.now, protocol.Batch{Session: id, Seq: e.seqs[id], Ack: e.acks[id], Ops: ops})
-	for _, f := range r.Results {
-		e.acks[id] = max(e.acks[id], f.N)
-	}
-	if err := e.state.Check(); err != nil {
-		e.t.Fatal(err)
-	}
-	return r
-}
-
-func acquire(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight}
-}
-
-func try(ticket protocol.Ticket, weight int64) protocol.Op {
-	return protocol.Op{Verb: protocol.Acquire, Ticket: ticket, Weight: weight, Try: true}
-}
-
-func release(lease protocol.Seq) protocol.Op {
-	return protocol.Op{Verb: protocol.Release, Lease: lease}
-}
-
-// wantResults fails the test unless the results are of these kinds, in order.
-func wantResults(t *testing.T, r protocol.Reply, want ...protocol.ResultKind) []protocol.Result {
-	t.Helper()
-	var kinds []protocol.ResultKind
-	for _, f := range r.Results {
-		kinds = append(kinds, f.Kind)
-	}
-	if !slices.Equal(kinds, want) {
-		t.Fatalf("results %v, want %v", kinds, want)
-	}
-	return r.Results
-}
-
-func wantStatus(t *testing.T, r protocol.Reply, want protocol.Status) {
-	t.Helper()
-	if r.Status != want {
-		t.Fatalf("status %d, want %d", r.Status, want)
-	}
-}
-
 func TestState_ClockStepsDoNotEndLeasesEarly(t *testing.T) {
 	// Steps of the store's clock: alone, with a late heartbeat, and back and forth.
 	t.Parallel()
@@ -143,31 +60,6 @@ func TestState_EndsExpiredSessionsInPortions(t *testing.T) {
 	wantResults(t, r, protocol.Granted)
 	if !waiting {
 		t.Error("one call ended all expired sessions")
-	}
-}
-
-func TestPeer_DeadlineCountsFromTheFirstSend(t *testing.T) {
-	t.Parallel()
-	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl}, tester)
-	p.Request(acquire(1, 1))
-	b := p.Send(10*ms, 8)
-	p.Send(500*ms, 8) // again, because no reply was received
-	p.Receive(510*ms, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
-	if want := 10*ms + ttl*2/3; p.Deadline() != want {
-		t.Errorf("deadline %d, want %d", p.Deadline(), want)
-	}
-}
-
-func TestPeer_LostSessionStaysLost(t *testing.T) {
-	t.Parallel()
-	p := protocol.NewPeer(0, 1, protocol.Config{TTL: ttl}, tester)
-	b := p.Send(ttl/2, 8)
-	if !p.Ended(ttl * 2 / 3) {
-		t.Fatal("the session has not ended at its deadline")
-	}
-	p.Receive(ttl*2/3, b.Seq, protocol.Reply{Config: protocol.Config{TTL: ttl}})
-	if !p.Ended(ttl*2/3) || p.Due(ttl) {
-		t.Error("a late reply revived the session")
 	}
 }
 
@@ -358,48 +250,6 @@ func TestState_CancelReleasesUnseenGrant(t *testing.T) {
 	wantResults(t, r)
 	if inUse := e.state.Snapshot().InUse; inUse != 0 {
 		t.Errorf("%d in use", inUse)
-	}
-}
-
-func TestPeer_ReleasesGrantsOfCancelledTickets(t *testing.T) {
-	t.Parallel()
-	c := protocol.Config{TTL: ttl}
-	p := protocol.NewPeer(0, 1, c, tester)
-	p.Request(acquire(1, 1))
-	p.Request(acquire(2, 1))
-	p.Request(protocol.Op{Verb: protocol.Cancel, Ticket: 1}) // before it was sent
-	b := p.Send(0, 8)
-	if len(b.Ops) != 1 || b.Ops[0].Ticket != 2 {
-		t.Fatalf("%+v", b.Ops)
-	}
-	p.Request(protocol.Op{Verb: protocol.Cancel, Ticket: 2})
-	r := protocol.Reply{Config: c, Results: []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 2, Lease: 9}}}
-	if results := p.Receive(1, b.Seq, r); len(results) != 0 {
-		t.Errorf("results %+v of a cancelled ticket", results)
-	}
-	b = p.Send(2, 8)
-	if want := []protocol.Op{release(9)}; b.Ack != 1 || !reflect.DeepEqual(b.Ops, want) {
-		t.Errorf("%+v, want an acknowledgement and a release", b)
-	}
-}
-
-func TestPeer_ReturnsAResultOnce(t *testing.T) {
-	t.Parallel()
-	c := protocol.Config{TTL: ttl}
-	p := protocol.NewPeer(0, 1, c, tester)
-	p.Request(acquire(1, 1))
-	results := []protocol.Result{{N: 1, Kind: protocol.Granted, Ticket: 1, Lease: 9}}
-	b := p.Send(0, 8)
-	if fresh := p.Receive(1, b.Seq, protocol.Reply{Config: c, Results: results}); len(fresh) != 1 || !p.Holds(1, 9) {
-		t.Fatalf("%+v", fresh)
-	}
-	p.Request(release(9))
-	b = p.Send(2, 8)
-	if fresh := p.Receive(3, b.Seq, protocol.Reply{Config: c, Results: results}); len(fresh) != 0 || p.Holds(3, 9) {
-		t.Errorf("results %+v are returned twice", fresh)
-	}
-	if b = p.Send(4, 8); len(b.Ops) != 0 {
-		t.Errorf("%+v", b.Ops)
 	}
 }
 

@@ -190,6 +190,22 @@ func TestExporter_NamesAreBounded(t *testing.T) {
 	}
 }
 
+// TestExporter_ClassesAreBounded checks that classes beyond the bound share a series, except those
+// that are declared.
+func TestExporter_ClassesAreBounded(t *testing.T) {
+	t.Parallel()
+	e, reader := newExporter(t, otel.MaxClasses(2), otel.Declare("vip"))
+	q := wfq.New(100, sema.Name("api"), sema.Observe(e))
+	e.Add("api", q)
+	for _, class := range []string{"a", "b", "c", "d", "vip"} {
+		defer acquire(t, t.Context(), q.Class(class)).Release()
+	}
+	wantValues(t, collect(t, reader), map[string]float64{
+		"sema.class_permits_in_use process a api": 1, "sema.class_permits_in_use process b api": 1,
+		"sema.class_permits_in_use process vip api": 1, "sema.class_permits_in_use process other api": 2,
+	})
+}
+
 func TestExporter_AWaitIsASpan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -64,13 +64,13 @@ type servers struct {
 type server struct {
 	address      string
 	client       semav1connect.StoreServiceClient
-	noReplySince atomic.Int64 // start of the first call without a reply, in nanoseconds since 1970; 0 after a reply
+	noReplySince atomic.Pointer[time.Time] // start of the first call without a reply; nil after a reply
 }
 
 // noteReply records that the server has replied.
 func (s *server) noteReply() {
-	if s.noReplySince.Load() != 0 {
-		s.noReplySince.Store(0)
+	if s.noReplySince.Load() != nil {
+		s.noReplySince.Store(nil)
 	}
 }
 
@@ -78,11 +78,12 @@ func (s *server) noteReply() {
 // passed without a reply. It reports whether the server has not replied for
 // failoverAfter.
 func (s *server) noteTimeout(began time.Time) bool {
-	s.noReplySince.CompareAndSwap(0, began.UnixNano())
-	if time.Since(time.Unix(0, s.noReplySince.Load())) < failoverAfter {
+	s.noReplySince.CompareAndSwap(nil, &began)
+	// The time is monotonic: a clock that is set back would delay the failover.
+	if since := s.noReplySince.Load(); since == nil || time.Since(*since) < failoverAfter { // nil: another call has a reply
 		return false
 	}
-	s.noReplySince.Store(0) // start afresh when the server is used again
+	s.noReplySince.Store(nil) // start afresh when the server is used again
 	return true
 }
 

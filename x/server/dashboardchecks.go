@@ -42,7 +42,7 @@ func (s *service) storeChecks(ctx context.Context) (all []dashboard.Check) {
 	if named, ok := s.store.Store.(fmt.Stringer); ok { // stores omit their secrets
 		all = append(all, dashboard.Check{Name: "Store", Level: fleet.LevelOK, Text: capitalised(named.String()) + "."})
 	}
-	found, err := s.examination.findings(func() ([]fleet.Finding, error) { return s.store.Examine(ctx) })
+	found, err := s.examination.findings(ctx, s.store.Examine)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		found = []fleet.Finding{{Check: "settings", Level: fleet.LevelWarning, Seen: "they cannot be read: " + err.Error(), Advice: "allow the server's user to read them"}}
 	}

@@ -32,6 +32,25 @@ func TestMetrics_RepeatsCountOnce(t *testing.T) {
 	}
 }
 
+// TestMetrics_ResponseWithoutContent checks that a response to which no handler writes counts with
+// the status that the client receives.
+func TestMetrics_ResponseWithoutContent(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "PUT", "/v1/semaphores/db", `{"capacity": 1}`)
+	r, err := http.Head(s.url + "/v1/semaphores/db/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != 200 {
+		t.Error(r.Status)
+	}
+	if !s.metric(`sema_http_requests_total{code="200",route="GET /v1/semaphores/{name}/watch"} 1`) {
+		t.Error("the request is not counted with status 200")
+	}
+}
+
 // TestMetrics_ReleaseAtAnotherServer checks that a release counts at the server that received it.
 func TestMetrics_ReleaseAtAnotherServer(t *testing.T) {
 	t.Parallel()

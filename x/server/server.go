@@ -224,7 +224,7 @@ func (s *Server) observe(name string, serve func(*responseWriter, *http.Request)
 		}
 		serve(seen, r)
 		took.Observe(time.Since(start).Seconds())
-		byStatus.of(seen.status).Inc()
+		byStatus.of(cmp.Or(seen.status, http.StatusOK)).Inc() // net/http sends 200 if nothing was written
 	})
 }
 
@@ -312,11 +312,11 @@ func (s *Server) receive(w *responseWriter, r *http.Request) error {
 	return bodyError(r, err)
 }
 
-// A responseWriter records the status of a response (default 200) and bounds the time in which
-// the client reads the response: a client that does not read would hold memory for ever.
+// A responseWriter records the status of a response and bounds the time in which the client reads
+// the response: a client that does not read would hold memory for ever.
 type responseWriter struct {
 	http.ResponseWriter
-	status   int
+	status   int       // 0: nothing was written
 	deadline time.Time // the write deadline of the connection; zero: none is set
 }
 

@@ -69,7 +69,7 @@ func newService(store fleet.Store, o Options) (*service, error) {
 	s.declared = declared
 	s.tokens.Store(known)
 	s.journal = newJournal(s.log)
-	s.deadlocks.turn = make(chan struct{}, 1)
+	s.deadlocks.turn, s.examination.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.accounts, s.leases, s.sessions = newAccounts(s), newLeases(s), newSessions(s)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.watching, s.endWatching = context.WithCancel(s.life)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sema-go/sema/fleet"
@@ -159,7 +158,7 @@ func (a storeAPI) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	if c.prefix != "" {
 		return nil, &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: fmt.Sprintf("token %q reads only semaphores with the prefix %q; examining the store requires a token without a prefix", c.name, c.prefix)}
 	}
-	return a.service.examination.findings(func() ([]fleet.Finding, error) { return a.service.store.Examine(ctx) })
+	return a.service.examination.findings(ctx, a.service.store.Examine)
 }
 
 // Close implements [fleet.Store]. It does nothing: the server owns the store.
@@ -170,18 +169,23 @@ const examinedFor = 10 * time.Second
 
 // An examination caches the last findings. One examination runs at a time.
 type examination struct {
-	mu    sync.Mutex
+	turn  chan struct{} // full while the store is examined; guards the fields below
 	at    time.Time
 	found []fleet.Finding
 }
 
-func (e *examination) findings(examine func() ([]fleet.Finding, error)) ([]fleet.Finding, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// findings returns the last findings, or examines the store if they are too old.
+func (e *examination) findings(ctx context.Context, examine func(context.Context) ([]fleet.Finding, error)) ([]fleet.Finding, error) {
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	if time.Since(e.at) < examinedFor {
 		return e.found, nil
 	}
-	found, err := examine()
+	found, err := examine(ctx)
 	if err == nil {
 		e.at, e.found = time.Now(), found
 	}

@@ -107,7 +107,7 @@ func (c *catalog) deleteUnused(ctx context.Context, name string, e *entry, since
 	if err != nil || len(s.Leases) > 0 || len(s.Queue) > 0 || s.InUse > 0 || s.Config.Version > 1 {
 		return false
 	}
-	err = c.Store.Administer(ctx, name, fleet.Command{Delete: true})
+	err = withinTimeout(ctx, func(ctx context.Context) error { return c.Store.Administer(ctx, name, fleet.Command{Delete: true}) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return c.failed("delete", name, err) == nil
 	}

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,14 +48,15 @@ func cutPrefix(raw []byte, prefix string) ([]byte, bool) {
 // of the future stay, unread: the clock may be wrong until it is synchronised.
 func (r *ring) load(directory string, now time.Time) error {
 	file := &log{directory: directory, name: r.name}
-	paths, err := filepath.Glob(filepath.Join(directory, r.name+"-*.seg"))
+	entries, err := os.ReadDir(directory) // filepath.Glob would take characters of the directory's name for a pattern
 	if err != nil {
 		return fmt.Errorf("open the history: %w", err)
 	}
 	var ticks []int64
-	for _, path := range paths {
-		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), r.name+"-"), ".seg")
-		if tick, err := strconv.ParseInt(text, 10, 64); err == nil && tick >= 0 {
+	for _, e := range entries {
+		text, ours := strings.CutPrefix(e.Name(), r.name+"-")
+		text, whole := strings.CutSuffix(text, ".seg")
+		if tick, err := strconv.ParseInt(text, 10, 64); err == nil && ours && whole && tick >= 0 {
 			ticks = append(ticks, tick)
 		}
 	}

@@ -140,6 +140,23 @@ func TestHistory_SurvivesAKill(t *testing.T) {
 	}
 }
 
+// TestHistory_AnyDirectory checks that a directory may have a name with characters of patterns.
+func TestHistory_AnyDirectory(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a[1]", "b[", "c^"} {
+		directory := filepath.Join(t.TempDir(), name)
+		h := open(t, directory, start)
+		now := record(h, 0, 100)
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		h = open(t, directory, now.Add(time.Second))
+		if n := len(h.Curve("db", start, now).Points); n != 100 {
+			t.Errorf("in %s: %d points, want 100", name, n)
+		}
+	}
+}
+
 // TestHistory_DamagedFile checks that a record that was written in part ends the file, and that no
 // damage makes a server fail.
 func TestHistory_DamagedFile(t *testing.T) {

@@ -184,6 +184,21 @@ func TestMeter_Reconcile(t *testing.T) {
 	}
 }
 
+// TestMeter_NoHoldIsNegative ends a lease of another server that began in the future, by the clock of
+// the store.
+func TestMeter_NoHoldIsNegative(t *testing.T) {
+	t.Parallel()
+	c := at(t, meter.New(10, none, oneOwner), "db", 1)
+	c.meter.Reconcile("db", &protocol.Snapshot{
+		Config: config, Sessions: []protocol.SessionInfo{{Session: 1}},
+		Leases: []protocol.LeaseInfo{{Seq: 3, Session: 1, Weight: 4, Since: protocol.Micros(c.now.Add(time.Hour).UnixMicro())}},
+	}, 0, *c.now, *c.now)
+	c.send(protocol.Applied, nil, release(3))
+	if f := c.meter.Series("db").Figures(*c.now); f.Holds != 1 || f.Held != 0 {
+		t.Errorf("%d holds of %g s on average, want 1 of 0", f.Holds, f.Held)
+	}
+}
+
 // TestMeter_BoundedUnderManyNames checks that 100,000 names use bounded memory and series, and
 // that no undeclared name takes the place of a declared one.
 func TestMeter_BoundedUnderManyNames(t *testing.T) {

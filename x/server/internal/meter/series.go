@@ -169,15 +169,17 @@ func (s *Series) rejectStarted(o Result, reason string, now time.Time) {
 	s.mu.Unlock()
 }
 
-// held records the end of a lease.
+// held records the end of a lease. The begin of a lease that another server granted is a time of the
+// store's clock, and may be in the future.
 func (s *Series) held(d time.Duration, weight int64, now time.Time) {
+	d = max(0, d)
 	s.mu.Lock()
 	w := s.window.slot(now)
 	w.hold.add(d)
 	w.heldWeight += d.Seconds() * float64(weight)
 	w.endedWeight += float64(weight)
 	s.mu.Unlock()
-	s.histogram(&s.holds, holdOptions).Observe(max(0, d.Seconds()))
+	s.histogram(&s.holds, holdOptions).Observe(d.Seconds())
 }
 
 // State returns the state as last observed.

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,22 +28,6 @@ func TestPooled_EveryAcquireIsReported(t *testing.T) {
 		if acquired, released := d.count(sema.EventAcquired), d.count(sema.EventReleased); acquired != 10 || released != 10 {
 			t.Errorf("%d acquires and %d releases were reported, want 10", acquired, released)
 		}
-	})
-}
-
-func TestPooled_LostBlockIsNotGrantedAfterASuspend(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var d eventLog
-		var slept atomic.Int64
-		c, _ := newClient(t, memstore.New())
-		c.UseSuspendableClock(func() time.Duration { return time.Duration(slept.Load()) })
-		s := semaphore(t, c, of(1, fleet.ModePooled, sema.Observe(&d)))
-		mustAcquire(t, s, 1).Release()
-		slept.Store(int64(10 * time.Minute))
-		p := mustAcquire(t, s, 1)
-		wantErr(t, p.Err(), nil)
-		p.Release()
 	})
 }
 
@@ -161,129 +146,142 @@ func TestPooled_StoredMaxWaitersBoundsTheQueue(t *testing.T) {
 	})
 }
 
-func TestPooled_BlockBoundsUnusedPermits(t *testing.T) {
+func TestPooled_RejectedTryReportsItsOwnWeight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, of(1000, fleet.Block(3)))
-		for n := range int64(50) {
-			mustAcquire(t, sems[0], 1)
-			if blocks := sems[0].Stats().Blocks; blocks > n+1+3 {
-				t.Fatalf("the pool has %d permits, and %d are held", blocks, n+1)
-			}
-		}
-	})
-}
-
-func TestPooled_RequestsABlockForAllWaiters(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 1, of(1000, fleet.Block(1)))
-		mustAcquire(t, sems[0], 1)
-		before, start := links[0].batches.Load(), time.Now()
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() { mustAcquire(t, sems[0], 1) })
-		}
-		wg.Wait()
-		if n, took := links[0].batches.Load()-before, time.Since(start); n > 5 || took > 5*rtt {
-			t.Errorf("%d batches and %v for 50 concurrent acquires", n, took)
-		}
-	})
-}
-
-func TestPooled_RequestsAgainIfTheStoreClockIsAhead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := fastClockStore(t)
+		store := memstore.New()
 		a, _ := newClient(t, store)
 		b, _ := newClient(t, store)
-		p := mustAcquire(t, semaphore(t, a, of(1)), 1)
-		time.AfterFunc(9*time.Second, p.Release)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		q, err := semaphore(t, b, of(1, fleet.ModePooled)).Acquire(ctx, 1)
-		wantErr(t, err, nil)
+		s := semaphore(t, a, of(100, fleet.ModePooled))
+		p := mustAcquire(t, s, 10)
+		q := mustAcquire(t, semaphore(t, b, of(100)), 90)
+		_, err := s.TryAcquire(t.Context(), 5)
+		wantErr(t, err, sema.ErrFull)
+		if fault := faultOf(t, err); fault.Weight != 5 {
+			t.Errorf("the error has weight %d, want 5", fault.Weight)
+		}
+		p.Release()
 		q.Release()
 	})
 }
 
-func TestPooled_QuantumLimitsRoundTrips(t *testing.T) {
+func TestPooled_RejectsAStoredRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, links, _ := pools(t, 2, of(2, fleet.Quantum(200*time.Millisecond)))
-		long := mustAcquire(t, sems[0], 1) // the pool is recalled all the time
-		var served [2]atomic.Int64
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		for i, s := range sems {
-			for range 5 { // the queue is never empty
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						p := mustAcquire(t, s, 1)
-						time.Sleep(time.Millisecond)
-						p.Release()
-						served[i].Add(1)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		for i := range served {
-			if n, batches := served[i].Load(), links[i].batches.Load(); n < 1000 || batches > 200 {
-				t.Errorf("pool %d served %d in 4 s with %d batches", i, n, batches)
-			}
-		}
-		long.Release()
+		store := memstore.New()
+		a, _ := newClient(t, store)
+		b, _ := newClient(t, store)
+		mustAcquire(t, semaphore(t, a, of(5, fleet.Rate(time.Second))), 1)
+		_, err := semaphore(t, b, of(5, fleet.ModePooled)).Acquire(t.Context(), 1)
+		wantErr(t, err, sema.ErrInvalid)
 	})
 }
 
-func TestPooled_KeepsPermitsForItsFirstWaiterForAQuantum(t *testing.T) {
+func TestPooled_QueuedCallerBecomesTooLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 2, of(4, fleet.Quantum(200*time.Millisecond)))
-		mustAcquire(t, sems[0], 4).Release()
-		p := mustAcquire(t, sems[0], 1)
+		sems, _, store := pools(t, 2, of(8))
+		admin, _ := newClient(t, store)
+		all := mustAcquire(t, sems[1], 8)
+		go func() { mustAcquire(t, sems[0], 1).Release() }()
+		synctest.Wait()
+		heavy := make(chan error)
+		go func() { // the second in the queue, unknown to the store
+			_, err := sems[0].Acquire(context.Background(), 5)
+			heavy <- err
+		}()
 		time.Sleep(time.Second)
+		wantErr(t, admin.Configure(t.Context(), "db", func(c *fleet.Config) { c.Capacity = 2 }), nil)
 		start := time.Now()
-		time.AfterFunc(100*time.Millisecond, p.Release)
-		go func() { mustAcquire(t, sems[1], 1).Release() }()
-		all := mustAcquire(t, sems[0], 4)
-		if took := time.Since(start); took != 100*time.Millisecond {
-			t.Errorf("waited %v for a permit that was released after 100 ms", took)
+		wantErr(t, <-heavy, sema.ErrTooLarge)
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("rejected after %v", took)
 		}
 		all.Release()
 		time.Sleep(time.Second)
 	})
 }
 
-func TestPooled_ReturnsUnusedPermitsByHalves(t *testing.T) {
+func TestPooled_CancelledHeavyWaiterDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, of(64))
-		mustAcquire(t, sems[0], 64).Release()
-		for _, want := range []int64{64, 32, 16, 8} {
-			time.Sleep(time.Second)
-			if blocks := sems[0].Stats().Blocks; blocks != want {
-				t.Errorf("%d permits are left, want %d", blocks, want)
-			}
-			time.Sleep(4 * time.Second) // a third of a TTL
-		}
+		store := memstore.New()
+		x, _ := newClient(t, store)
+		a, _ := newClient(t, store)
+		hold := mustAcquire(t, semaphore(t, x, of(10)), 5)
+		s := semaphore(t, a, of(10, fleet.ModePooled))
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Acquire(ctx, 10)
+		synctest.Wait()
+		got := make(chan error, 1)
+		go func() { _, err := s.Acquire(t.Context(), 1); got <- err }()
+		synctest.Wait()
+		cancel() // 5 are free, and only the light request waits
+		wantErr(t, <-got, nil)
+		hold.Release()
 	})
 }
 
-func TestPooled_KeepsUpToTwiceItsCushion(t *testing.T) {
+func TestPooled_TooLargeRejectsOnlyItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sems, _, _ := pools(t, 1, of(1000, fleet.Block(4)))
-		mustAcquire(t, sems[0], 10)
-		mustAcquire(t, sems[0], 3).Release()
-		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 {
-			t.Fatalf("the pool has %d permits", blocks)
+		sems, _, _ := pools(t, 1, of(10))
+		ctx, cancel := context.WithCancel(t.Context())
+		go sems[0].Acquire(ctx, 50)
+		synctest.Wait()
+		got := make(chan error, 1)
+		go func() { _, err := sems[0].Acquire(t.Context(), 1); got <- err }()
+		synctest.Wait()
+		cancel()
+		wantErr(t, <-got, nil)
+	})
+}
+
+func TestPooled_TooLargeFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, of(10))
+		hold := mustAcquire(t, sems[0], 10)
+		go sems[0].Acquire(t.Context(), 1)
+		synctest.Wait()
+		start := time.Now()
+		if _, err := sems[0].Acquire(t.Context(), 50); !errors.Is(err, sema.ErrTooLarge) {
+			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		time.Sleep(5 * time.Minute)
-		if blocks := sems[0].Stats().Blocks; blocks != 10+3+4 { // 7 are free, the cushion is 4
-			t.Errorf("the pool has %d permits, want 17: less than twice the cushion is free", blocks)
+		hold.Release()
+	})
+}
+
+func TestPooled_NewCallerDoesNotOvertakeTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sems, _, _ := pools(t, 1, of(1))
+		s := sems[0]
+		p := mustAcquire(t, s, 1)
+		served, overtaken := make(chan struct{}), 0
+		var wg sync.WaitGroup
+		wg.Go(func() { // the first of the queue, which acquires again and again
+			for range 1000 {
+				q := mustAcquire(t, s, 1)
+				q.Release()
+				select {
+				case <-served:
+					return
+				default:
+					overtaken++
+				}
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { // the second
+			mustAcquire(t, s, 1).Release()
+			close(served)
+		})
+		synctest.Wait()
+		p.Release()
+		wg.Wait()
+		if overtaken > 2 {
+			t.Errorf("a later caller was served %d times before the waiter", overtaken)
 		}
 	})
 }
