@@ -229,6 +229,7 @@ func TestOption_InvalidValuesAreRejected(t *testing.T) {
 		{fleet.ModePooled + 1}, {fleet.ModePooled, fleet.Rate(time.Second)}, {fleet.Block(-1)}, {fleet.Quantum(-1)},
 		{fleet.FailOpen(-1)}, {fleet.FailOpen(1), fleet.RecoverAfter(-1)},
 		{fleet.FailOpen(1), fleet.FailOpenAfter(-1)}, {fleet.FailOpen(1), fleet.FailOpenAfter(time.Second - 1)},
+		{fleet.FailOpenAfter(time.Second)}, {fleet.RecoverAfter(time.Second)}, {fleet.Block(2)}, {fleet.Quantum(time.Second)}, // without effect
 		{fleet.Labels(map[string]string{"": "a"})}, {fleet.Labels(map[string]string{"a b": "a"})}, {fleet.Labels(map[string]string{"a=b": "a"})},
 		{fleet.Labels(map[string]string{"a\"": "a"})}, {fleet.Labels(map[string]string{"a\n": "a"})},
 	} {
@@ -262,6 +263,12 @@ func TestClient_RejectsInvalidOptionsAndNames(t *testing.T) {
 	} {
 		_, err := c.Semaphore("a", o.capacity, o.opts...)
 		wantErr(t, err, sema.ErrInvalid)
+	}
+	if _, err := c.Semaphore("a", 1, fleet.TTL(time.Millisecond)); !strings.Contains(err.Error(), "TTL of 1ms: want 100ms to ") {
+		t.Error(err)
+	}
+	if err := c.Resize(context.Background(), "a", -1); !strings.Contains(err.Error(), "capacity -1: want 0 to ") {
+		t.Error(err)
 	}
 	for _, name := range []string{"", "a b", "ä", "{a}", string(make([]byte, 201))} {
 		_, err := c.Semaphore(name, 1)

@@ -15,8 +15,10 @@ func TestOpen_ByURL(t *testing.T) {
 	s := semaphore(t, c, of(1))
 	mustAcquire(t, s, 1).Release()
 	wantErr(t, c.Close(context.Background()), nil)
-	for _, storeURL := range []string{"nosuch://host", "redis://user:secret@%zz"} {
+	for _, storeURL := range []string{"nosuch://host", "redis://user:secret@%zz", "127.0.0.1:6379", "redis", ""} {
 		_, err := fleet.Open(context.Background(), storeURL)
-		wantErr(t, err, sema.ErrInvalid)
+		if wantErr(t, err, sema.ErrInvalid); sema.Hint(err) == "" {
+			t.Errorf("%q: %v has no hint", storeURL, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // A Class is the gate of one tenant, tier or kind of work. [Queue.Class] returns it. It is
-// safe for concurrent use. Keep it if it is used often: that saves a look-up by name.
+// safe for concurrent use. Keep it if it is used often: that saves a look-up by name, and an
+// idle class keeps its counters. They begin at 0 if it was garbage-collected in between.
 type Class struct{ class *class }
 
 var _ sema.Gate = (*Class)(nil)
@@ -395,8 +397,13 @@ func (c *class) fault(op string, n int64, err error) error {
 	} else {
 		fault.Detail = text + ", " + detail
 	}
-	if errors.Is(err, sema.ErrFull) {
-		fault.After = c.expectedWaitLocked(n)
+	switch {
+	case err == sema.ErrTooLarge && n <= st.Capacity:
+		fault.Advice = "split the request, or raise the Max of the class"
+	case errors.Is(err, sema.ErrFull):
+		if after := c.expectedWaitLocked(n); after < math.MaxInt64 { // else never, as far as is known
+			fault.After = after
+		}
 	}
 	return fault
 }
