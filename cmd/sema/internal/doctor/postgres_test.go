@@ -44,6 +44,41 @@ func TestDoctor_Standby(t *testing.T) {
 	}
 }
 
+// TestDoctor_WrongPassword checks that a server without TLS is not blamed for it: by default, a
+// client tries TLS first.
+func TestDoctor_WrongPassword(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared.Server(t)
+	r, code := diagnose(t, "postgres://secured:wrong@"+server.Address+"/postgres")
+	r.want(t, "authenticate", fleet.LevelProblem, "check user and password in the URL")
+	if code != 69 {
+		t.Errorf("code %d", code)
+	}
+}
+
+// TestDoctor_PostgresIsStopped checks that a server that accepts connections and does not reply is
+// distinguished from one that cannot be reached.
+func TestDoctor_PostgresIsStopped(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	server.Pause()
+	defer server.Continue()
+	for _, mode := range []string{"disable", "prefer"} {
+		r, code := diagnose(t, "postgres://postgres@"+server.Address+"/postgres?sslmode="+mode)
+		r.want(t, "reply", fleet.LevelProblem, "the server accepts connections, but did not reply in time")
+		if code != 69 {
+			t.Errorf("%s: code %d", mode, code)
+		}
+	}
+}
+
+// TestDoctor_NoDatabase checks that a database that does not exist is named.
+func TestDoctor_NoDatabase(t *testing.T) {
+	t.Parallel()
+	r, _ := diagnose(t, "postgres://postgres@"+pgtest.Shared.Server(t).Address+"/absent")
+	r.want(t, "database", fleet.LevelProblem, "check the name of the database in the URL")
+}
+
 func TestDoctor_PostgresIsFine(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
