@@ -2,10 +2,12 @@ package pgstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
 	"github.com/sema-go/sema/internal/storetest/pgtest"
@@ -123,6 +125,27 @@ func TestOpen_CreatesNothingIfUnmigrated(t *testing.T) {
 }
 
 // TestMigrate_NeedsNoSuperuser uses a role that owns a schema, and one that only uses it.
+// TestMigrate_ReportsMissingTables checks that a schema that lacks a table is not called up to date.
+func TestMigrate_ReportsMissingTables(t *testing.T) {
+	t.Parallel()
+	const schema = "incomplete"
+	server := pgtest.Shared.Server(t)
+	s := openAt(t, server.URL(), Options{Schema: schema})
+	if _, err := server.Psql("postgres", "DROP TABLE incomplete.tombstone"); err != nil {
+		t.Fatal(err)
+	}
+	const lacks, advice = `schema "incomplete" has version 1, and lacks tombstone`, `DROP SCHEMA "incomplete" CASCADE`
+	if err := Migrate(ctx, server.URL()+"&sema_schema="+schema); err == nil || !strings.Contains(err.Error(), lacks) || !strings.Contains(err.Error(), advice) {
+		t.Errorf("migrate: %v, want %s, %s", err, lacks, advice)
+	}
+	found, err := s.Examine(ctx)
+	if err != nil || !slices.ContainsFunc(found, func(f fleet.Finding) bool {
+		return f.Check == "tables" && f.Level == fleet.LevelProblem && f.Seen == lacks && strings.Contains(f.Advice, advice)
+	}) {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
 func TestMigrate_NeedsNoSuperuser(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)
