@@ -151,7 +151,7 @@ func (a failedAttempts) Error() string {
 func (a failedAttempts) Unwrap() []error { return a }
 
 // withoutRefusedTLS returns the errors of a failed connection without the attempts in which the
-// server refused TLS, if there were others. With sslmode=prefer, the default of PostgreSQL, an
+// server refused TLS, if TLS is optional. With sslmode=prefer, the default of PostgreSQL, an
 // attempt without TLS follows each of these, and its error is the reason. If one attempt is left,
 // and the server replied to it, the reply is the error.
 func withoutRefusedTLS(connect *pgconn.ConnectError) error {
@@ -159,7 +159,8 @@ func withoutRefusedTLS(connect *pgconn.ConnectError) error {
 	if !ok {
 		return connect
 	}
-	left := slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(err error) bool { return strings.Contains(err.Error(), errNoTLS) })
+	optional := connect.Config.TLSConfig == nil || slices.ContainsFunc(connect.Config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
+	left := slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(err error) bool { return optional && strings.Contains(err.Error(), errNoTLS) })
 	if len(left) == 0 {
 		return connect
 	}
@@ -174,6 +175,9 @@ func withoutRefusedTLS(connect *pgconn.ConnectError) error {
 func unreached(err error, connect *pgconn.ConnectError) error {
 	if strings.Contains(err.Error(), errNoTLS) {
 		err = netfault.ErrPlain
+	}
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
+		return &netfault.Error{Fault: fleet.FaultReadOnly, Text: fmt.Sprintf("no server is a primary: promote a standby, or start the primary (%v)", err), Cause: err}
 	}
 	hasCert := connect.Config != nil && connect.Config.TLSConfig != nil && len(connect.Config.TLSConfig.Certificates) > 0
 	if why := netfault.Explain(err, settingNames, hasCert); why != nil {

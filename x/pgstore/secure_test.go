@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -116,4 +117,8 @@ func TestErrors_HaveTheirFaults(t *testing.T) {
 	if !errors.Is(err, fleet.FaultReadOnly) || !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("a standby: %v", err)
 	}
+	store.Close()
+	all := fmt.Sprintf("postgres://postgres@/postgres?host=127.0.0.1,127.0.0.1&port=%d,%d&target_session_attrs=read-write", server.Port, standby.Port)
+	server.Stop()
+	wantFault(t, all, fleet.FaultReadOnly, "promote a standby, or start the primary (")
 }

@@ -39,7 +39,7 @@ var causes = []cause{
 	{"space", fleet.FaultFull, nil, "the store is full: free space in it"},
 	{"permissions", "", []string{"readonly database", "unable to open database"}, "let this user write to the file and to its directory"},
 	{"replica", fleet.FaultReadOnly, []string{"readonly", "read-only", "25006", "standby"},
-		"this server is read-only, as replicas and standbys are: name the primary, or let the client find it (sentinel=, target_session_attrs=read-write)"},
+		"this server is read-only, as replicas and standbys are: name the primary, or let the client find it (sentinel=, target_session_attrs=read-write); if there is none, promote one"},
 	{"replicas", "", []string{"noreplicas"}, "the server has too few replicas to accept writes (min-replicas-to-write): start them"},
 	{"authenticate", "", []string{"wrongpass", "noauth", "password", "28p01", "28000", "it wants a user"},
 		"check user and password in the URL; special characters in them are written as %XX"},
