@@ -156,7 +156,7 @@ func (a failedAttempts) Unwrap() []error { return a }
 // and the server replied to it, the reply is the error.
 func withoutRefusedTLS(connect *pgconn.ConnectError) error {
 	joined, ok := connect.Unwrap().(interface{ Unwrap() []error })
-	if !ok {
+	if !ok || connect.Config == nil {
 		return connect
 	}
 	optional := connect.Config.TLSConfig == nil || slices.ContainsFunc(connect.Config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
