@@ -33,7 +33,7 @@ func (s *Store) fault(ctx context.Context, err error) error {
 		connect *pgconn.ConnectError
 	)
 	if errors.As(err, &connect) {
-		err = withoutRefusedTLS(connect)
+		err = withoutTLSAttempts(connect)
 	}
 	switch {
 	case errors.As(err, &failed):
@@ -150,11 +150,11 @@ func (a failedAttempts) Error() string {
 // Unwrap returns the errors, for [errors.As].
 func (a failedAttempts) Unwrap() []error { return a }
 
-// withoutRefusedTLS returns the errors of a failed connection without the attempts in which the
-// server refused TLS, if TLS is optional. With sslmode=prefer, the default of PostgreSQL, an
+// withoutTLSAttempts returns the errors of a failed connection without the attempts in which the
+// server rejected TLS, if TLS is optional. With sslmode=prefer, the default of PostgreSQL, an
 // attempt without TLS follows each of these, and its error is the reason. If one attempt is left,
 // and the server replied to it, the reply is the error.
-func withoutRefusedTLS(connect *pgconn.ConnectError) error {
+func withoutTLSAttempts(connect *pgconn.ConnectError) error {
 	joined, ok := connect.Unwrap().(interface{ Unwrap() []error })
 	if !ok || connect.Config == nil {
 		return connect

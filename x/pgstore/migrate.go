@@ -99,7 +99,7 @@ func incomplete(schema string, missing []string) string {
 	return fmt.Sprintf("schema %q has version %d, and lacks %s", schema, schemaVersion, strings.Join(missing, ", "))
 }
 
-// completion is the advice for a schema that lacks tables.
+// completion returns the advice for a schema that lacks tables.
 func completion(schema string) string {
 	return fmt.Sprintf("stop all programs for one TTL, delete the schema (DROP SCHEMA %s CASCADE), and run sema migrate", pgx.Identifier{schema}.Sanitize())
 }

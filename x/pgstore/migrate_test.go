@@ -124,7 +124,6 @@ func TestOpen_CreatesNothingIfUnmigrated(t *testing.T) {
 	}
 }
 
-// TestMigrate_NeedsNoSuperuser uses a role that owns a schema, and one that only uses it.
 // TestMigrate_ReportsMissingTables checks that a schema that lacks a table is not called up to date.
 func TestMigrate_ReportsMissingTables(t *testing.T) {
 	t.Parallel()
@@ -146,6 +145,7 @@ func TestMigrate_ReportsMissingTables(t *testing.T) {
 	}
 }
 
+// TestMigrate_NeedsNoSuperuser uses a role that owns a schema, and one that only uses it.
 func TestMigrate_NeedsNoSuperuser(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared.Server(t)

@@ -109,7 +109,7 @@ func TestErrors_HaveTheirFaults(t *testing.T) {
 	wantFault(t, "postgres://u@127.0.0.1:1/d?sslmode=disable", fleet.FaultConnection, "connection refused")
 	wantFault(t, server.URLOf("absent", "postgres").String(), fleet.FaultAccess, "check user and password")
 	preferred := server.URLOf("absent", "postgres")
-	preferred.RawQuery = "" // sslmode=prefer, the default: an attempt with TLS, which this server refuses, and one without
+	preferred.RawQuery = "" // sslmode=prefer, the default: an attempt with TLS, which this server rejects, and one without
 	wantFault(t, preferred.String(), fleet.FaultAccess, `postgres `+server.Address+`/postgres: FATAL: role "absent" does not exist (SQLSTATE 28000); check user and password`)
 	standby := server.Standby(t)
 	store := openAt(t, standby.URL(), Options{})

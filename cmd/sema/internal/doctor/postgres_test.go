@@ -139,7 +139,7 @@ func TestDoctor_PostgresIsUnreachable(t *testing.T) {
 	}
 	url := func(user, database string) string { return server.URLOf(user, database).String() }
 	wrong := strings.Replace(url("secured", "postgres"), "@", ":"+secret+"-wrong@", 1)
-	preferred := func(url string) string { return strings.TrimSuffix(url, "?sslmode=disable") } // the default: the server refuses TLS first
+	preferred := func(url string) string { return strings.TrimSuffix(url, "?sslmode=disable") } // the default: the server rejects TLS first
 	for _, c := range []struct{ store, check, text string }{
 		{wrong, "authenticate", "check user and password"},
 		{preferred(wrong), "authenticate", "check user and password"},
