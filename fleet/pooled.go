@@ -139,6 +139,7 @@ func (s *pooled) wait(ctx context.Context, c *call) (sema.Permit, error) {
 	case why == errFailedOpen:
 		return p, errFailedOpen
 	case why == errOverdue && s.settings.maxWait > 0 && time.Since(c.start) >= s.settings.maxWait:
+		s.dequeue(q) // this caller is no waiter any more
 		return p, s.timeoutError(c)
 	case why == errOverdue:
 		return p, s.unavailableError(c)

@@ -261,6 +261,31 @@ func TestSemaphore_LongQueueIsATimeoutNotAnOutage(t *testing.T) {
 	})
 }
 
+// TestSemaphore_TimeoutCountsTheOtherWaiters checks that the error of a caller whose wait has ended
+// does not count the caller itself, as in package sema.
+func TestSemaphore_TimeoutCountsTheOtherWaiters(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.Mode{fleet.ModeExact, fleet.ModePooled} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := newClient(t, memstore.New())
+			s := semaphore(t, c, of(1, mode, sema.MaxWait(time.Second)))
+			p := mustAcquire(t, s, 1)
+			for _, later := range []int{0, 2} {
+				for range later {
+					time.AfterFunc(time.Millisecond, func() { s.Acquire(t.Context(), 1) })
+				}
+				_, err := s.Acquire(t.Context(), 1)
+				wantErr(t, err, sema.ErrTimeout)
+				if n := faultOf(t, err).Waiters; n != later {
+					t.Errorf("%v: %d waiters, want %d", err, n, later)
+				}
+				time.Sleep(time.Second)
+			}
+			p.Release()
+		})
+	}
+}
+
 func TestSemaphore_ErrorContainsTheRequestedCapacityBeforeAReply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -225,6 +225,9 @@ func (s *session) await(ctx context.Context, c *call, w *waiter) (result, error)
 			}
 			wanted = false
 			s.withdraw(w)
+			if errors.Is(err, sema.ErrTimeout) {
+				err = s.timeoutError(c) // this caller is no waiter any more
+			}
 			return result{}, err
 		}
 	}

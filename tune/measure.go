@@ -43,7 +43,7 @@ func (t *tuner) measure(ctx context.Context, capacity int64) (Step, error) {
 func (c *Config) excludes(s Step) string {
 	switch {
 	case float64(s.Failed) > c.MaxFailed*float64(s.Calls):
-		return fmt.Sprintf("%.2g %% of the calls fail (%v)", 100*float64(s.Failed)/float64(s.Calls), s.Err)
+		return fmt.Sprintf("%.3g %% of the calls fail (%v)", 100*float64(s.Failed)/float64(s.Calls), s.Err)
 	case c.MaxP99 > 0 && s.P99 > c.MaxP99:
 		return fmt.Sprintf("the p99 is %v", short(s.P99))
 	}

@@ -215,6 +215,13 @@ func TestRun_CallsInFlightAtTheEndCount(t *testing.T) {
 			t.Errorf("needed %d: %+v", r.Needed, s)
 		}
 	})
+	t.Run("all of them", func(t *testing.T) {
+		t.Parallel()
+		r := run(t, tune.Config{Work: func(context.Context) error { time.Sleep(time.Second); return errors.New("down") }, Only: []int64{2}})
+		if s := r.Steps[0]; s.Excluded != "100 % of the calls fail (down)" {
+			t.Errorf("excluded: %s", s.Excluded)
+		}
+	})
 	t.Run("in the throughput, in part", func(t *testing.T) {
 		t.Parallel()
 		r := run(t, tune.Config{Only: []int64{10}, Work: func(context.Context) error {

@@ -74,6 +74,9 @@ func TestCompletion_Shells(t *testing.T) {
 	if got := s.must("__complete", "show", "te"); !strings.HasPrefix(got, "team/a\n:") {
 		t.Errorf("names are %q", got)
 	}
+	if got := s.must("__complete", "run", "--devices", ""); !strings.Contains(got, "cuda\nhip\nrocr\nze") {
+		t.Errorf("kinds of devices: %s", got)
+	}
 	if got := s.must("__complete", "ls", "-o", ""); !strings.Contains(got, "json\ntable\nwide") {
 		t.Errorf("formats are %q", got)
 	}

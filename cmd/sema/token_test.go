@@ -32,7 +32,8 @@ tokens:
 		return shell{t: t, store: s.store, env: []string{"SEMA_TOKEN=" + token}}
 	}
 	const missing, wrong, weak = "hint: set SEMA_TOKEN, or token_file= in the URL, to a token", "hint: check that SEMA_TOKEN, or token= in the URL, is a whole token", "hint: ask the operator of the service for a token that allows this"
-	ci := `lacks the verb %s on %q; its verbs are read, acquire, on names with the prefix "ci-"`
+	const rights = `; its verbs are read, acquire, on names with the prefix "ci-"`
+	ci := `lacks the verb admin on "ci-builds"` + rights
 	for _, c := range []struct {
 		token string
 		args  string
@@ -41,9 +42,9 @@ tokens:
 		{"", "ls", []string{"requires a token, and this client has none", missing}},
 		{secret + "old", "ls", []string{"rejects the token (source: token=… or SEMA_TOKEN)", wrong}},
 		{secret + "old", "run ci-a -n 1 -- true", []string{"rejects the token", wrong}},
-		{secret + "ci", "set ci-builds --capacity 3", []string{fmt.Sprintf(ci, "admin", "ci-builds"), weak}},
-		{secret + "ci", "drain ci-builds", []string{fmt.Sprintf(ci, "admin", "ci-builds"), weak}},
-		{secret + "ci", "show other", []string{fmt.Sprintf(ci, "read", "other"), weak}},
+		{secret + "ci", "set ci-builds --capacity 3", []string{ci, weak}},
+		{secret + "ci", "drain ci-builds", []string{ci, weak}},
+		{secret + "ci", "show other", []string{`token "ci" may not use "other"` + rights, weak}},
 		{secret + "reader", "run ci-a -n 1 -- true", []string{`token "reader" lacks the verb acquire on "ci-a"; its verbs are read`, weak}},
 		{secret + "reader", "acquire ci-a -n 1", []string{`token "reader" lacks the verb acquire on "ci-a"; its verbs are read`, weak}},
 	} {

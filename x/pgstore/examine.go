@@ -57,9 +57,13 @@ func (s *Store) Examine(ctx context.Context) ([]fleet.Finding, error) {
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
-	all := []fleet.Finding{
-		u.versionFinding(), {Check: "tables", Level: fleet.LevelOK, Seen: fmt.Sprintf("schema %q has version %d, as this program needs", s.options.Schema, tables)},
+	schema := fleet.Finding{Check: "tables", Level: fleet.LevelOK, Seen: fmt.Sprintf("schema %q has version %d, as this program needs", s.options.Schema, tables)}
+	if missing, err := missingTables(ctx, c, s.options.Schema); err != nil {
+		return nil, s.fault(ctx, err)
+	} else if len(missing) > 0 {
+		schema = fleet.Finding{Check: "tables", Level: fleet.LevelProblem, Seen: incomplete(s.options.Schema, missing), Advice: completion(s.options.Schema)}
 	}
+	all := []fleet.Finding{u.versionFinding(), schema}
 	all = append(all, d.findings()...)
 	return append(all, s.poolerFinding(u), u.connectionsFinding(), u.transactionsFinding()), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -31,11 +32,14 @@ func (s *Store) fault(ctx context.Context, err error) error {
 		failed  *pgconn.PgError
 		connect *pgconn.ConnectError
 	)
+	if errors.As(err, &connect) {
+		err = withoutTLSAttempts(connect)
+	}
 	switch {
 	case errors.As(err, &failed):
 		return s.explain(err, failed)
-	case errors.As(err, &connect):
-		return fmt.Errorf("%w: cannot reach postgres at %s: %w", sema.ErrUnavailable, s.address, unreached(connect))
+	case connect != nil:
+		return fmt.Errorf("%w: cannot reach postgres at %s: %w", sema.ErrUnavailable, s.address, unreached(err, connect))
 	case errors.Is(err, errUnreplicated):
 		return fmt.Errorf("%w: postgres %s: %w; it is committed, but the next primary may not have it: retry", sema.ErrUnavailable, s.address, err)
 	case isNetwork(err):
@@ -123,14 +127,57 @@ func access(failed *pgconn.PgError) (fleet.Fault, string) {
 	return fleet.FaultAccess, "check user and password, and pg_hba.conf on the server"
 }
 
-// errNoTLS is the text of pgx for a server that is set to ssl=off.
-const errNoTLS = "server refused TLS connection"
+// Texts of pgx, which has no errors for them: of a server that is set to ssl=off, and of a server
+// that did not accept a connection.
+const (
+	errNoTLS = "server refused TLS connection"
+	errDial  = "dial error: "
+)
+
+// failedAttempts are the errors of the connections that were tried for one call. The text of each
+// begins with the address of its server, and has no settings in it.
+type failedAttempts []error
+
+// Error implements error.
+func (a failedAttempts) Error() string {
+	var texts []string
+	for _, err := range a {
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Unwrap returns the errors, for [errors.As].
+func (a failedAttempts) Unwrap() []error { return a }
+
+// withoutTLSAttempts returns the errors of a failed connection without the attempts in which the
+// server rejected TLS, if TLS is optional. With sslmode=prefer, the default of PostgreSQL, an
+// attempt without TLS follows each of these, and its error is the reason. If one attempt is left,
+// and the server replied to it, the reply is the error.
+func withoutTLSAttempts(connect *pgconn.ConnectError) error {
+	joined, ok := connect.Unwrap().(interface{ Unwrap() []error })
+	if !ok || connect.Config == nil {
+		return connect
+	}
+	optional := connect.Config.TLSConfig == nil || slices.ContainsFunc(connect.Config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
+	left := slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(err error) bool { return optional && strings.Contains(err.Error(), errNoTLS) })
+	if len(left) == 0 {
+		return connect
+	}
+	var failed *pgconn.PgError
+	if len(left) == 1 && errors.As(left[0], &failed) {
+		return failed
+	}
+	return failedAttempts(left)
+}
 
 // unreached returns why there is no connection.
-func unreached(connect *pgconn.ConnectError) error {
-	err := error(connect)
+func unreached(err error, connect *pgconn.ConnectError) error {
 	if strings.Contains(err.Error(), errNoTLS) {
 		err = netfault.ErrPlain
+	}
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
+		return &netfault.Error{Fault: fleet.FaultReadOnly, Text: fmt.Sprintf("no server is a primary: promote a standby, or start the primary (%v)", err), Cause: err}
 	}
 	hasCert := connect.Config != nil && connect.Config.TLSConfig != nil && len(connect.Config.TLSConfig.Certificates) > 0
 	if why := netfault.Explain(err, settingNames, hasCert); why != nil {
@@ -140,6 +187,8 @@ func unreached(connect *pgconn.ConnectError) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		text = "no such socket"
+	case errors.Is(err, context.DeadlineExceeded) && wasAccepted(err):
+		text = "the server accepts connections, but did not reply in time; check that it is not stopped or overloaded"
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "connection timed out; check the address and the firewall"
 	}
@@ -150,6 +199,12 @@ func unreached(connect *pgconn.ConnectError) error {
 		err = inner // the innermost error has neither user nor settings in it
 	}
 	return errors.New(err.Error())
+}
+
+// wasAccepted reports whether a connection was accepted in one of the attempts that have failed.
+func wasAccepted(err error) bool {
+	var tried failedAttempts
+	return errors.As(err, &tried) && slices.ContainsFunc(tried, func(err error) bool { return !strings.Contains(err.Error(), errDial) })
 }
 
 // isNetwork reports whether an error is about a connection.

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"net/url"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,7 +69,39 @@ func Migrate(ctx context.Context, database string) error {
 	if err := prepareSchema(ctx, c, o.Schema, true); err != nil {
 		return s.fault(ctx, whyReadOnly(err, c.PgConn()))
 	}
+	missing, err := missingTables(ctx, c, o.Schema)
+	if err != nil {
+		return s.fault(ctx, err)
+	}
+	if len(missing) > 0 {
+		return s.fault(ctx, fmt.Errorf("%s; %s", incomplete(o.Schema, missing), completion(o.Schema)))
+	}
 	return nil
+}
+
+// relations are the tables and views of a schema.
+var relations = []string{"semaphore", "session", "lease", "ticket", "spending", "tombstone", "semaphores", "permits", "waiters", "sessions"}
+
+// missingTables returns the tables and views that a schema lacks, although it has a version: they
+// were dropped, or a restore was incomplete.
+func missingTables(ctx context.Context, c interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}, schema string) ([]string, error) {
+	in := pgx.Identifier{schema}.Sanitize() + "."
+	rows, err := c.Query(ctx, "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass($2 || name) IS NULL", pgx.QueryExecModeExec, relations, in)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func incomplete(schema string, missing []string) string {
+	return fmt.Sprintf("schema %q has version %d, and lacks %s", schema, schemaVersion, strings.Join(missing, ", "))
+}
+
+// completion returns the advice for a schema that lacks tables.
+func completion(schema string) string {
+	return fmt.Sprintf("stop all programs for one TTL, delete the schema (DROP SCHEMA %s CASCADE), and run sema migrate", pgx.Identifier{schema}.Sanitize())
 }
 
 // prepareSchema checks that the schema has the version of this program. If migrate is set,

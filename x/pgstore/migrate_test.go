@@ -2,10 +2,12 @@ package pgstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/sema-go/sema/fleet"
 	"github.com/sema-go/sema/fleet/protocol"
 	"github.com/sema-go/sema/internal/sessiontest"
 	"github.com/sema-go/sema/internal/storetest/pgtest"
@@ -119,6 +121,27 @@ func TestOpen_CreatesNothingIfUnmigrated(t *testing.T) {
 	_, err := Open(ctx, pgtest.Shared.Server(t).URL(), Options{Schema: newSchema(), Unmigrated: true})
 	if err == nil || !strings.Contains(err.Error(), "run sema migrate") {
 		t.Error(err)
+	}
+}
+
+// TestMigrate_ReportsMissingTables checks that a schema that lacks a table is not called up to date.
+func TestMigrate_ReportsMissingTables(t *testing.T) {
+	t.Parallel()
+	const schema = "incomplete"
+	server := pgtest.Shared.Server(t)
+	s := openAt(t, server.URL(), Options{Schema: schema})
+	if _, err := server.Psql("postgres", "DROP TABLE incomplete.tombstone"); err != nil {
+		t.Fatal(err)
+	}
+	const lacks, advice = `schema "incomplete" has version 1, and lacks tombstone`, `DROP SCHEMA "incomplete" CASCADE`
+	if err := Migrate(ctx, server.URL()+"&sema_schema="+schema); err == nil || !strings.Contains(err.Error(), lacks) || !strings.Contains(err.Error(), advice) {
+		t.Errorf("migrate: %v, want %s, %s", err, lacks, advice)
+	}
+	found, err := s.Examine(ctx)
+	if err != nil || !slices.ContainsFunc(found, func(f fleet.Finding) bool {
+		return f.Check == "tables" && f.Level == fleet.LevelProblem && f.Seen == lacks && strings.Contains(f.Advice, advice)
+	}) {
+		t.Errorf("%+v, %v", found, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -107,10 +108,17 @@ func TestErrors_HaveTheirFaults(t *testing.T) {
 	wantFault(t, "postgres://u@nowhere.invalid/d", fleet.FaultName, "name resolution failed")
 	wantFault(t, "postgres://u@127.0.0.1:1/d?sslmode=disable", fleet.FaultConnection, "connection refused")
 	wantFault(t, server.URLOf("absent", "postgres").String(), fleet.FaultAccess, "check user and password")
+	preferred := server.URLOf("absent", "postgres")
+	preferred.RawQuery = "" // sslmode=prefer, the default: an attempt with TLS, which this server rejects, and one without
+	wantFault(t, preferred.String(), fleet.FaultAccess, `postgres `+server.Address+`/postgres: FATAL: role "absent" does not exist (SQLSTATE 28000); check user and password`)
 	standby := server.Standby(t)
 	store := openAt(t, standby.URL(), Options{})
 	_, _, err := store.Open(ctx, "a", protocol.Config{Capacity: 1, TTL: sessiontest.TTL, Protocol: protocol.Version}, sessiontest.Opener("i"))
 	if !errors.Is(err, fleet.FaultReadOnly) || !errors.Is(err, sema.ErrUnavailable) {
 		t.Errorf("a standby: %v", err)
 	}
+	store.Close()
+	all := fmt.Sprintf("postgres://postgres@/postgres?host=127.0.0.1,127.0.0.1&port=%d,%d&target_session_attrs=read-write", server.Port, standby.Port)
+	server.Stop()
+	wantFault(t, all, fleet.FaultReadOnly, "promote a standby, or start the primary (")
 }

@@ -6,7 +6,9 @@
 //	rediss://host?ca=/etc/ssl/ca.pem              (TLS; cert, key, server_name)
 //	redis://s1?sentinel=main&addrs=s2,s3          (sentinel_user, sentinel_password)
 //	redis://node1?cluster=1&addrs=node2
-//	redis://a?sharded=1&addrs=b,c                 (independent servers)
+//	redis://a,b,c?sharded=1                       (independent servers)
+//
+// Further addresses are in addrs, or in the host, separated by commas.
 //
 // Use it with a Redis whose failover is configured as described below. If permits must
 // never be granted twice, not even during a network partition of servers whose warnings

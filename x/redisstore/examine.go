@@ -195,7 +195,10 @@ func (n nodeState) memory() fleet.Finding {
 	f := fleet.Finding{Check: "memory", Level: fleet.LevelOK, Seen: fmt.Sprintf("%s used, no maxmemory", n.facts["used_memory_human"])}
 	if most > 0 {
 		f.Seen = fmt.Sprintf("%d %% of %s used", 100*used/most, n.facts["maxmemory_human"])
-		if used > most/10*9 {
+		switch {
+		case used-n.number("mem_not_counted_for_evict") > most:
+			f.Level, f.Advice = fleet.LevelProblem, "every acquire is rejected (OOM): raise maxmemory, or find what uses the memory"
+		case used > most/10*9:
 			f.Level, f.Advice = fleet.LevelWarning, "raise maxmemory, or find what uses the memory; when it is full, every acquire is rejected (OOM)"
 		}
 	}

@@ -60,4 +60,12 @@ func TestOpen_DistinguishesFaults(t *testing.T) {
 	wantFault(t, "redis://127.0.0.1:1", fleet.FaultConnection, "connection refused")
 	wantFault(t, "redis://:wrong@"+server.Address, fleet.FaultAccess, "redis at "+server.Address+": unknown user or wrong password (reply: WRONGPASS ")
 	wantFault(t, "redis://"+server.Address, fleet.FaultAccess, "redis at "+server.Address+": it requires a password: redis://user:password@host (reply: NOAUTH ")
+
+	server.Pause()
+	defer server.Continue()
+	hung := "redis://:swordfish@" + server.Address
+	wantFault(t, hung, fleet.FaultConnection, "it accepts connections, but did not reply in time")
+	if _, err := fleet.OpenStore(ctx, hung); !errors.Is(err, sema.ErrUnavailable) {
+		t.Errorf("a server that does not reply: %v, want ErrUnavailable", err)
+	}
 }

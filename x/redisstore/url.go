@@ -91,7 +91,7 @@ func parse(u *url.URL) (o Options, err error) {
 	if u.Opaque != "" || u.Host == "" || u.Fragment != "" {
 		return o, invalid("want %s://user:password@host:port/db?prefix=…", u.Scheme)
 	}
-	o.Addresses = []string{u.Host}
+	o.Addresses = strings.Split(u.Host, ",")
 	o.Username = u.User.Username()
 	o.Password, _ = u.User.Password()
 	if db := strings.Trim(u.Path, "/"); db != "" {
@@ -162,7 +162,7 @@ func (o *Options) check() error {
 	case modes > 1:
 		return invalid("want one of sentinel, cluster and sharded")
 	case len(o.Addresses) > 1 && modes == 0:
-		return invalid("%d addresses: want sentinel=name for Sentinels, cluster=1 for a cluster, or sharded=1 for independent servers", len(o.Addresses))
+		return invalid("%d addresses: want sentinel=name for Sentinels, cluster=1 for a cluster, sharded=1 for independent servers, or the address of the primary alone", len(o.Addresses))
 	case o.Cluster && o.DB != 0:
 		return invalid("database %d: a cluster has only database 0", o.DB)
 	case len(o.Prefix) > maxPrefix:

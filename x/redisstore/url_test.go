@@ -20,6 +20,7 @@ func TestParse_URLs(t *testing.T) {
 		"redis://:secret@[::1]:2":                                  {Addresses: []string{"[::1]:2"}, Password: "secret"},
 		"redis://a?sentinel=main&addrs=b,c:3":                      {Addresses: []string{"a:26379", "b:26379", "c:3"}, Sentinel: "main"},
 		"redis://a?cluster=1&promotion=3s":                         {Addresses: []string{"a:6379"}, Cluster: true, Promotion: 3 * time.Second},
+		"redis://a,b:3?sentinel=main&addrs=c":                      {Addresses: []string{"a:26379", "b:3", "c:26379"}, Sentinel: "main"},
 		"redis://a?sharded=1&addrs=b":                              {Addresses: []string{"a:6379", "b:6379"}, Sharded: true},
 		"redis://a?sentinel=m&sentinel_user=u&sentinel_password=p": {Addresses: []string{"a:26379"}, Sentinel: "m", SentinelUsername: "u", SentinelPassword: "p"},
 	} {
@@ -53,6 +54,7 @@ func TestOpen_RejectsURLs(t *testing.T) {
 		"redis://a?cluster=maybe":               "want 1 or 0",
 		"redis://a?cluster=1&sharded=1":         "one of sentinel, cluster and sharded",
 		"redis://a?addrs=b":                     "2 addresses: want sentinel=name",
+		"redis://a,b:1":                         "2 addresses: want sentinel=name",
 		"redis://a/1?cluster=1":                 "database 1: a cluster has only database 0",
 		"redis://a?prefix={":                    "without spaces and braces",
 		"redis://a?promotion=soon":              "want a time",

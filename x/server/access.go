@@ -193,7 +193,10 @@ func (c caller) allow(verb Verb, semaphore string) error {
 		c.journal.warn("denied", "request denied", "principal", c.principal, "from", c.from, "verb", string(verb), "semaphore", semaphore)
 	}
 	detail := fmt.Sprintf("token %q lacks the verb %s", c.name, verb) // only tokens lack verbs
-	if wanted != "" {
+	switch {
+	case slices.Contains(c.verbs, verb):
+		detail = fmt.Sprintf("token %q may not use %q", c.name, wanted)
+	case wanted != "":
 		detail += fmt.Sprintf(" on %q", wanted)
 	}
 	return &problem{Status: http.StatusForbidden, Title: "not allowed", Detail: detail + "; " + c.rights()}

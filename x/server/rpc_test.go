@@ -76,7 +76,7 @@ func TestRemoteStore_Tokens(t *testing.T) {
 	}
 	_, others := jobs.Info(t.Context(), "db")
 	for facts, err := range map[string]error{
-		`token "jobs" lacks the verb read on "db"; its verbs are acquire, read, on names with the prefix "job-"`:     others,
+		`token "jobs" may not use "db"; its verbs are acquire, read, on names with the prefix "job-"`:                others,
 		`token "jobs" lacks the verb admin on "job-1"; its verbs are acquire, read, on names with the prefix "job-"`: jobs.Resume(t.Context(), "job-1"),
 	} {
 		if !errors.Is(err, fs.ErrPermission) || !errors.Is(err, fleet.FaultAccess) || errors.Is(err, sema.ErrUnavailable) || !strings.HasSuffix(err.Error(), "not allowed: "+facts) {

@@ -53,7 +53,7 @@ func (f *file) examine(path string) (version, integrity fleet.Finding, err error
 	version = fleet.Finding{Check: "version", Level: fleet.LevelOK, Seen: fmt.Sprintf("SQLite %s, schema %d", number, schemaVersion)}
 	integrity = fleet.Finding{Check: "file", Level: fleet.LevelOK, Seen: path + " is intact"}
 	if damage != "ok" {
-		integrity = fleet.Finding{Check: "file", Level: fleet.LevelProblem, Seen: path + " is damaged: " + damage, Advice: "restore it, or use another file; wait for a TTL first"}
+		integrity = fleet.Finding{Check: "file", Level: fleet.LevelProblem, Seen: path + " is damaged: " + damage, Advice: "stop this program, move the file away, wait for the longest TTL of its semaphores, and start again with a new file"}
 	}
 	return version, integrity, nil
 }

@@ -180,7 +180,7 @@ func addAdvice(err error) error {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("%w: %w; this process must be able to write to the file and to its directory", fleet.FaultAccess, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%w; the file is damaged, or not a database; restore it or use another file", err)
+		return fmt.Errorf("%w; the file is damaged, or not a database; move it away, wait for the longest TTL of its semaphores, and start again with a new file", err)
 	}
 	return err
 }

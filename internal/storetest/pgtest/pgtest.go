@@ -150,6 +150,13 @@ func (s *Server) StopAtOnce() { s.tb.Helper(); s.process.StopAtOnce() }
 // not outlive.
 func (s *Server) Kill() { s.tb.Helper(); s.process.Kill() }
 
+// Pause stops the process that accepts connections, with SIGSTOP, until Continue. The kernel still
+// accepts them.
+func (s *Server) Pause() { s.tb.Helper(); s.process.Pause() }
+
+// Continue ends a pause.
+func (s *Server) Continue() { s.tb.Helper(); s.process.Continue() }
+
 // For implements the interface of [storetest.Shared].
 func (s *Server) For(t storetest.TB) *Server {
 	shared := *s

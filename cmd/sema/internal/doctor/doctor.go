@@ -45,7 +45,7 @@ reported as a possible deadlock. One line per check; → is followed by advice.
 
 It acquires a permit of a scratch semaphore, which it removes afterwards. It creates and
 upgrades no tables. Exit codes: 0 no problem (there may be warnings), 1 a problem, 69
-the store cannot be reached.`,
+the store cannot be reached, or cannot be opened (wrong password, missing tables).`,
 		Example: `  sema doctor --store redis://localhost:6379
   sema doctor --store postgres://sema@db/sema -o json | jq .problems`,
 		Args: cobra.NoArgs,

@@ -44,6 +44,22 @@ func TestDoctor_Standby(t *testing.T) {
 	}
 }
 
+// TestDoctor_PostgresIsStopped checks that a server that accepts connections and does not reply is
+// distinguished from one that cannot be reached.
+func TestDoctor_PostgresIsStopped(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	server.Pause()
+	defer server.Continue()
+	for _, mode := range []string{"disable", "prefer"} {
+		r, code := diagnose(t, "postgres://postgres@"+server.Address+"/postgres?sslmode="+mode)
+		r.want(t, "reply", fleet.LevelProblem, "the server accepts connections, but did not reply in time")
+		if code != 69 {
+			t.Errorf("%s: code %d", mode, code)
+		}
+	}
+}
+
 func TestDoctor_PostgresIsFine(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -122,9 +138,13 @@ func TestDoctor_PostgresIsUnreachable(t *testing.T) {
 		t.Fatal(out)
 	}
 	url := func(user, database string) string { return server.URLOf(user, database).String() }
+	wrong := strings.Replace(url("secured", "postgres"), "@", ":"+secret+"-wrong@", 1)
+	preferred := func(url string) string { return strings.TrimSuffix(url, "?sslmode=disable") } // the default: the server rejects TLS first
 	for _, c := range []struct{ store, check, text string }{
-		{strings.Replace(url("secured", "postgres"), "@", ":"+secret+"-wrong@", 1), "authenticate", "check user and password"},
-		{url("postgres", "nowhere"), "open", "create the database first"},
+		{wrong, "authenticate", "check user and password"},
+		{preferred(wrong), "authenticate", "check user and password"},
+		{preferred(url("postgres", "nowhere")), "database", "check the name of the database in the URL"},
+		{url("postgres", "nowhere"), "database", "create the database first"},
 		{url("poor_doctor", "postgres") + "&sema_schema=unused", "tables", "run 'sema migrate'"},
 		{strings.Replace(url("postgres", "postgres"), "sslmode=disable", "sslmode=require", 1), "TLS", "use TLS on both sides or on neither"},
 		{"postgres:///postgres?host=/nowhere", "connect", "no such socket"},

@@ -203,11 +203,12 @@ func (p *probe) use(ctx context.Context) {
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {
-			if len(did) > 0 {
-				permit.Release()
-				p.client.Delete(context.WithoutCancel(ctx), name)
-			}
 			p.report.add(useFinding(step.name, err))
+			permit.Release()
+			// An acquire that was not granted has created the semaphore, too.
+			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), useTimeout)
+			defer cancel()
+			p.client.Delete(removing, name)
 			return
 		}
 		did = append(did, step.name)

@@ -46,7 +46,7 @@ func TestDoctor_RedisIsMisconfigured(t *testing.T) {
 	server.Must("CONFIG", "SET", "maxmemory", "1mb") // less than it uses
 	r, _ = diagnose(t, server.URL())
 	r.want(t, "replication", fleet.LevelProblem, "set promotion=32s")
-	r.want(t, "memory", fleet.LevelWarning, "raise maxmemory")
+	r.want(t, "memory", fleet.LevelProblem, "every acquire is rejected (OOM): raise maxmemory")
 	server.Must("CONFIG", "SET", "maxmemory", "0")
 	server.Must("CONFIG", "SET", "save", "3600 1")
 	r, code = diagnose(t, server.URL()+"?promotion=40s")
@@ -61,6 +61,18 @@ func TestDoctor_RedisIsMisconfigured(t *testing.T) {
 	r.want(t, "eviction", fleet.LevelOK, "noeviction")
 	if code != 0 {
 		t.Errorf("with warnings: exit code %d", code)
+	}
+}
+
+// TestDoctor_RemovesItsSemaphore checks that nothing is left in a store that grants nothing yet.
+func TestDoctor_RemovesItsSemaphore(t *testing.T) {
+	t.Parallel()
+	server := redistest.Replica(t, redistest.Start(t))
+	server.Must("REPLICAOF", "NO", "ONE")
+	r, _ := diagnose(t, server.URL()+"?promotion=1m")
+	r.want(t, "use", fleet.LevelWarning, "nothing was granted")
+	if left := server.Must("ZRANGE", "sema:names", "0", "-1"); strings.Contains(left, "doctor") {
+		t.Errorf("left behind: %s", left)
 	}
 }
 

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -133,6 +134,13 @@ func later(after time.Duration) string {
 func unavailable(err error) (facts, hint string) {
 	facts = strings.TrimPrefix(WithoutPrefix(err.Error()), "store unavailable: ")
 	facts = strings.Replace(facts, ": connect: ", ": ", 1) // the system call
+	var e *sema.Error
+	if errors.As(err, &e) && (e.Op == "acquire" || e.Op == "try") {
+		span, cause, found := strings.Cut(e.Detail, ": ")
+		if span, waited := strings.CutPrefix(span, "for "); waited && found {
+			facts = fmt.Sprintf("no permit of %q within %s: %s", e.Name, span, withoutNames(cause, e.Name))
+		}
+	}
 	hint = "'sema doctor' examines the store"
 	advice := ""
 	if fleet.FaultOf(err) == fleet.FaultConnection {
@@ -144,7 +152,31 @@ func unavailable(err error) (facts, hint string) {
 	if advice != "" {
 		hint = advice + "; " + hint
 	}
-	return facts, hint
+	return inTime(facts), hint
+}
+
+// inTime replaces the text of an expired context, which stores append.
+func inTime(facts string) string {
+	before, expired := strings.CutSuffix(facts, ": "+context.DeadlineExceeded.Error())
+	if expired && !strings.Contains(before, "reply") {
+		return before + ": no reply in time"
+	}
+	return before
+}
+
+// Cause returns why the store of a semaphore fails, for a text that has named both already.
+func Cause(err error, semaphore string) string {
+	facts, _ := unavailable(err)
+	if cause := withoutNames(facts, semaphore); cause != "" {
+		return cause
+	}
+	return "it does not reply"
+}
+
+// withoutNames removes the semaphore and the kind of the error, which stores put before a cause.
+func withoutNames(cause, semaphore string) string {
+	cause = strings.TrimPrefix(WithoutPrefix(cause), fmt.Sprintf("semaphore %q: ", semaphore))
+	return strings.TrimPrefix(strings.TrimPrefix(cause, "store unavailable"), ": ")
 }
 
 // denied explains what the system does not allow. Waiting, the advice for a store that cannot be

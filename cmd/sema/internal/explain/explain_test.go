@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,7 +53,15 @@ func TestError_FactsAndHint(t *testing.T) {
 			"cannot reach the sema service at h:1: connection refused", "start it; 'sema doctor' examines the store"},
 		"a store that is loading": {fmt.Errorf("%w: redis at h:1: LOADING", sema.ErrUnavailable), exit.Unavailable,
 			"redis at h:1: LOADING", "'sema doctor' examines the store"},
-		"a lost lease": {&sema.Error{Op: "renew", Name: "db", Err: sema.ErrLost}, exit.Lost, `"db": renew: lease lost`, sema.Hint(sema.ErrLost)},
+		"a store that fails, and the semaphore again": {fault(sema.ErrUnavailable, func(e *sema.Error) {
+			e.Op, e.Detail = "try", `for 1s: semaphore "db": sema: store unavailable: redis at h:1: it is out of memory, see maxmemory`
+		}), exit.Unavailable, `no permit of "db" within 1s: redis at h:1: it is out of memory, see maxmemory`, "'sema doctor' examines the store"},
+		"a store that does not reply": {fault(sema.ErrUnavailable, func(e *sema.Error) { e.Detail = "for 4s: the store does not reply" }), exit.Unavailable,
+			`no permit of "db" within 4s: the store does not reply`, "'sema doctor' examines the store"},
+		"a store that does not reply in time": {fmt.Errorf("%w: etcd at h:1 does not reply: %w (hint: check its members)", sema.ErrUnavailable, context.DeadlineExceeded), exit.Unavailable,
+			"etcd at h:1 does not reply", "check its members; 'sema doctor' examines the store"},
+		"an expired context": {fmt.Errorf("%w: x: %w", sema.ErrUnavailable, context.DeadlineExceeded), exit.Unavailable, "x: no reply in time", "'sema doctor' examines the store"},
+		"a lost lease":       {&sema.Error{Op: "renew", Name: "db", Err: sema.ErrLost}, exit.Lost, `"db": renew: lease lost`, sema.Hint(sema.ErrLost)},
 		"advice of the library": {&sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "no", Advice: "set it"}, exit.Usage,
 			"open: invalid argument: no", "set it"},
 		"wrong usage":               {exit.Misuse("missing NAME").With("write: sema show NAME"), exit.Usage, "missing NAME", "write: sema show NAME"},
@@ -74,5 +83,21 @@ func TestError_FactsAndHint(t *testing.T) {
 				t.Errorf("code %d, %q, hint %q\nwant %d, %q, hint %q", code, facts, hint, c.code, c.facts, c.hint)
 			}
 		})
+	}
+}
+
+func TestCause_IsTheReasonAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("semaphore %q: %w: redis at h:1: LOADING", "db", sema.ErrUnavailable), "redis at h:1: LOADING"},
+		{fmt.Errorf("%w: cannot reach redis at h:1: %w", sema.ErrUnavailable, closedPort{}), "cannot reach redis at h:1: connection refused"},
+		{sema.ErrUnavailable, "it does not reply"},
+	} {
+		if got := Cause(c.err, "db"); got != c.want {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
 	}
 }

@@ -154,10 +154,19 @@ Exit codes: the command's own, and
 	}
 	want.Add(c.Flags())
 	c.Flags().StringVar(&device, "devices", "", "with --slots: make only the devices with these numbers visible to the command; `KIND` is "+devices.Names())
+	_ = c.RegisterFlagCompletionFunc("devices", completeDevices)
 	c.Flags().StringVar(&about, "about", "", "`TEXT` for 'sema show' and other waiters: what this is for (on host: the command line is shown)")
 	flags.Duration(c.Flags(), &killAfter, "kill-after", 0, "send SIGKILL `DURATION` after the first signal that ends the command (default: only when the lease is lost)")
 	c.Flags().IntVar(&onFull, "on-full", exit.NoPermit, "exit with `CODE` if there is no permit")
 	return c
+}
+
+// completeDevices lists the kinds of devices for a shell.
+func completeDevices(*cobra.Command, []string, string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	for _, k := range devices.Kinds {
+		names = append(names, k.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // isRejection reports whether an error means that no permit was granted. An [exit.Error]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sema-go/sema"
 	"github.com/sema-go/sema/cmd/sema/internal/exit"
+	"github.com/sema-go/sema/cmd/sema/internal/explain"
 	"github.com/sema-go/sema/cmd/sema/internal/printable"
 	"github.com/sema-go/sema/cmd/sema/internal/scope"
 )
@@ -92,7 +93,7 @@ func (w *wrapper) acquire(ctx context.Context, s scope.Semaphore) (scope.Hold, e
 					cancel(l.err)
 					break
 				}
-				w.Printf("still waiting for %q, but the store does not respond: %v", w.Want.Name, l.err)
+				w.Printf("still waiting for %q, but the store fails: %s", w.Want.Name, explain.Cause(l.err, w.Want.Name))
 				next.Reset(retryPoll)
 			}
 		}

@@ -128,7 +128,7 @@ func TestAcquire_GivesUpAnUnavailableStore(t *testing.T) {
 		if took := time.Since(start); !errors.Is(err, sema.ErrUnavailable) || took < 3*time.Minute+unavailableAfter || took > 6*time.Minute {
 			t.Errorf("after %v: %v", took, err)
 		}
-		if !strings.Contains(w.printed[1], "the store does not respond: cannot reach it") {
+		if !strings.Contains(w.printed[1], `still waiting for "x", but the store fails: cannot reach it`) {
 			t.Errorf("printed %q", w.printed[1])
 		}
 	})

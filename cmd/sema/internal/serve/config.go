@@ -143,13 +143,13 @@ func (c *Config) read(file string) error {
 			Semaphores []server.Declaration `yaml:"semaphores"`
 		}
 		if err = decoder.Decode(&more); err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("configuration %s: a further YAML document may only add tokens and semaphores: %w", file, err)
+			return fmt.Errorf("configuration %s: %w", file, explainYAML(err, " in a further YAML document, which may only add tokens and semaphores; move it to the top of the file"))
 		}
 		c.Tokens = append(c.Tokens, more.Tokens...)
 		c.Semaphores = append(c.Semaphores, more.Semaphores...)
 	}
 	if !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration %s: %w", file, err)
+		return fmt.Errorf("configuration %s: %w", file, explainYAML(err, ""))
 	}
 	return nil
 }
