@@ -131,7 +131,7 @@ func (s *service) change(ctx context.Context, name string, when conditions, want
 	for range changeTries {
 		snapshot, err := s.snapshot(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) && (mayCreate || declared) {
-			// Nobody has created a declared semaphore before its first use, but its ETag can be read.
+			// A declared semaphore is not in the store before its first use, but its ETag can be read.
 			if err := when.check(declared && when.match != nil, 0); err != nil {
 				return change{}, err
 			}

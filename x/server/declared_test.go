@@ -133,7 +133,7 @@ func TestDeclared_Pages(t *testing.T) {
 }
 
 // TestDeclared_JSONClientsSeeThemBeforeTheirFirstUse lists, reads, watches, drains and changes declared
-// semaphores that nobody has used.
+// semaphores that were never used.
 func TestDeclared_JSONClientsSeeThemBeforeTheirFirstUse(t *testing.T) {
 	t.Parallel()
 	s := start(t, server.Options{Declared: []server.Declaration{{Name: "a", Capacity: 1}, {Name: "b", Capacity: 2}, {Name: "c", Capacity: 3}, {Name: "d-*", Capacity: 4}}})

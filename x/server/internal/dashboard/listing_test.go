@@ -114,7 +114,7 @@ func TestFilter_OfRows(t *testing.T) {
 }
 
 // TestListing_SharesSelections checks that pages of a view share what it selects, that other views do
-// not, and that viewers who try many filters get the right rows without filling the memory.
+// not, and that viewers with many filters get the right rows without filling the memory.
 func TestListing_SharesSelections(t *testing.T) {
 	t.Parallel()
 	l := example10()
