@@ -68,10 +68,10 @@ func coreCurves() []curve {
 		},
 		{
 			name: "cores-modelled", title: "An acquire and a release on each of many cores (modelled)", size: "cores", unit: "ns",
-			note: fmt.Sprintf("Computed, not measured. A core needs 4 ns for an atomic operation on a cache line that it owns and 1.6 ns between accesses, which reproduces the measured column of one core. "+
+			note: fmt.Sprintf("Computed, not measured. A core needs 4 ns for an atomic operation on a cache line that it owns and 1.6 ns between accesses, about what [one goroutine](benchmarks.md#a-process) needs in a run of its own. "+
 				"A line takes 60 ns to another core, as it does between the cores of a server; the owner uses it until a request arrives. "+
-				"On this machine a line takes %.0f ns to the other core, and with that the model computes for two cores: %s. Compare the measured table. "+
-				"Operations that fail and are repeated are not modelled, so what contends is slower in reality. "+
+				"On this machine a line takes %.0f ns to the other core, and with that the model computes for two cores: %s. The measured table differs: a core may keep a contended line for longer, and operations that fail are repeated. "+
+				"Neither is modelled, so trust the shape of a curve more than its height. "+
 				"The cores of a `Semaphore`, a `Weighted` and x/sync take turns at one line: together they do not get faster with more cores. "+
 				"A `Striped` has two cells for each core, so its cost depends only on how many cores share a cell.", here.transfer, strings.Join(two, ", ")),
 			runs: []contender{modelled(modelledPairs[0]), modelled(modelledPairs[1]), modelled(modelledPairs[2]), modelled(modelledPairs[3])},

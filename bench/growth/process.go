@@ -63,7 +63,7 @@ func processCurves() []curve {
 	return []curve{
 		{
 			name: "process-hand-off", title: "A release while callers wait in a process", size: "waiters", unit: unit, limit: flat,
-			note: "The stacks of 10,000 goroutines do not fit in the cache of the processor: a hand-off then costs several cache misses, whatever grants it.",
+			note: "From 1,000 waiters on, their stacks do not fit in the cache of a core, of 1 or 2 MB. A hand-off then costs several cache misses, whatever grants it.",
 			runs: eachLock(sizes, handOffs),
 		},
 		{

@@ -191,7 +191,9 @@ func TestSite_IsAccessibleInABrowser(t *testing.T) {
 }
 
 // TestSite_FitsAPhone checks what a phone shows of a page before it is scrolled: a header of one
-// row, the contents, and copy buttons without a mouse. Drawings need no scrolling on a large screen.
+// row, the contents, and copy buttons without a mouse. A table of figures, or of many columns,
+// that is scrolled keeps its names in view, and a chart has text of at least 9 pixels. Drawings need no scrolling on a
+// large screen.
 func TestSite_FitsAPhone(t *testing.T) {
 	t.Parallel()
 	b := openTab(t)
@@ -207,6 +209,15 @@ func TestSite_FitsAPhone(t *testing.T) {
 		b.sees("!" + contents + ".open && location.hash")
 		b.do("open the menu", chromedp.Evaluate[chromedp.Void]("scrollTo(0, 900), document.getElementById('menu').click()"))
 		b.sees("document.elementFromPoint(100, 400).closest('#navigation') && document.elementFromPoint(30, 90).closest('.places, #navigation')")
+
+		for _, name := range []string{"benchmarks.html", "comparison.html"} {
+			b.open(name)
+			b.do("scroll the tables", chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('.table').forEach(t => t.scrollLeft = t.scrollWidth)"))
+			b.sees("[...document.querySelectorAll('.table')].some(t => t.scrollLeft > 100)")
+			b.sees(fmt.Sprintf("[...document.querySelectorAll('.table:has(td[align=right], td:nth-child(5)) :is(td:first-child, th > span)')].every(c => c.getBoundingClientRect().left >= 0 && c.getBoundingClientRect().right <= %d)", width))
+		}
+		b.open("growth.html")
+		b.sees("document.querySelectorAll('.text img').length > 10 && [...document.querySelectorAll('.text img')].every(i => i.clientWidth * 12 / 772 > 9 && i.parentElement.tabIndex === 0)")
 	}
 	for _, width := range []int64{1280, 1100, 900} {
 		b.view(width, 800, "light")

@@ -124,15 +124,15 @@ func TestSite_Search(t *testing.T) {
 }
 
 func TestTable_HasNoEmptyHeadings(t *testing.T) {
-	s, err := build(t, map[string]string{"one.md": "# One\n\n| | |\n|---|---|\n| a | b \\| `c\\|d` |\n\n| | n |\n|:--|--:|\n| x | 1 |\n| y |\n\n| a | b | c |\n|---|---|---|\n| **group** | | |\n\nno | table\n"})
+	s, err := build(t, map[string]string{"one.md": "# One\n\n| | |\n|---|---|\n| a | b \\| `c\\|d` |\n\n| | n |\n|:--|--:|\n| x `TestPermit_IsReleasedOnce` `TestPermit_IsReleasedOnceAtEveryScope` | 1 |\n| y |\n| z | 0.75; and 0.67 of something |\n\n| a | b | c |\n|---|---|---|\n| **group** | | |\n\nno | table\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	content := strings.ReplaceAll(string(s.files["one.html"].content), "\n", "")
 	for _, want := range []string{
 		`<div class="table"><table><tr><td>a</td><td>b | <code>c|d</code></td></tr></table></div>`,
-		`<tr><td align="left"></td><th align="right">n</th></tr><tr><td align="left">x</td><td align="right">1</td></tr><tr><td align="left">y</td><td align="right"></td></tr></table>`,
-		`<tr><th colspan="3" scope="colgroup"><strong>group</strong></th></tr>`,
+		`<tr><td align="left"></td><th align="right">n</th></tr><tr><td align="left" class="long">x <code>TestPermit_<wbr>IsReleasedOnce</code> <code>Test<wbr>Permit_<wbr>Is<wbr>Released<wbr>Once<wbr>At<wbr>Every<wbr>Scope</code></td><td align="right">1</td></tr><tr><td align="left">y</td><td align="right"></td></tr><tr><td align="left">z</td><td align="right" class="long">0.75; and 0.67 of something</td></tr></table>`,
+		`<tr><th colspan="3" scope="colgroup"><span><strong>group</strong></span></th></tr>`,
 		`<p>no | table</p>`,
 	} {
 		if !strings.Contains(content, want) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"regexp"
 
 	"github.com/yuin/goldmark/ast"
 	tables "github.com/yuin/goldmark/extension/ast"
@@ -100,6 +101,10 @@ func alignments(cells []text.Segment, source []byte) (columns []tables.Alignment
 	return columns
 }
 
+// longest is the length, in bytes, up to which a cell is a figure or a few words. Figures are
+// kept in one line, and a longer text gets a column to read on a phone.
+const longest = 24
+
 // A tableRenderer renders tables in a frame that scrolls where they are too wide. A heading
 // without text is a plain cell, and a row of such headings is left out: a screen reader would
 // announce each as an empty heading.
@@ -128,13 +133,13 @@ func (tableRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 		}
 		return ast.WalkSkipChildren, nil
 	})
-	to.Register(tables.KindTableCell, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	to.Register(tables.KindTableCell, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if heads(n.Parent()) {
-			markup := "</th>"
+			markup := "</span></th>"
 			if n.PreviousSibling() != nil {
 				return ast.WalkSkipChildren, nil
 			} else if entering {
-				markup = fmt.Sprintf(`<th colspan="%d" scope="colgroup">`, n.Parent().ChildCount())
+				markup = fmt.Sprintf(`<th colspan="%d" scope="colgroup"><span>`, n.Parent().ChildCount())
 			}
 			_, err := w.WriteString(markup)
 			return ast.WalkContinue, err
@@ -144,11 +149,15 @@ func (tableRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 			name = "th"
 		}
 		markup := "</" + name + ">"
-		if cell, ok := n.(*tables.TableCell); entering {
-			markup = "<" + name + ">"
-			if ok && cell.Alignment != tables.AlignNone {
-				markup = "<" + name + ` align="` + cell.Alignment.String() + `">`
+		if cell, ok := n.(*tables.TableCell); entering && ok {
+			markup = "<" + name
+			if cell.Alignment != tables.AlignNone {
+				markup += ` align="` + cell.Alignment.String() + `"`
 			}
+			if len(cell.Lines().Value(source)) > longest {
+				markup += ` class="long"`
+			}
+			markup += ">"
 		}
 		_, err := w.WriteString(markup)
 		return ast.WalkContinue, err
@@ -157,7 +166,11 @@ func (tableRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
-		_, err := w.WriteString("<code>" + html.EscapeString(codeOf(n, source)) + "</code>")
+		code := html.EscapeString(codeOf(n, source))
+		if inCell(n) {
+			code = breakable(code)
+		}
+		_, err := w.WriteString("<code>" + code + "</code>")
 		return ast.WalkSkipChildren, err
 	})
 }
@@ -187,10 +200,34 @@ func codeOf(span ast.Node, source []byte) string {
 		}
 	}
 	code = bytes.ReplaceAll(code, []byte("\n"), []byte(" "))
-	for n := span.Parent(); n != nil; n = n.Parent() {
-		if n.Kind() == tables.KindTableCell {
-			code = bytes.ReplaceAll(code, []byte(`\|`), []byte("|"))
-		}
+	if inCell(span) {
+		code = bytes.ReplaceAll(code, []byte(`\|`), []byte("|"))
 	}
 	return string(code)
+}
+
+// inCell reports whether a node is in a cell of a table.
+func inCell(n ast.Node) bool {
+	for n = n.Parent(); n != nil; n = n.Parent() {
+		if n.Kind() == tables.KindTableCell {
+			return true
+		}
+	}
+	return false
+}
+
+// A seam is where a long name may continue in the next line: after a sign that joins names, and
+// between the words of a very long one.
+var seam, wordSeam = regexp.MustCompile(`[/_.(]`), regexp.MustCompile(`[/_.(]|[a-z][A-Z]`)
+
+// breakable returns code whose long names do not widen the column of a phone.
+func breakable(code string) string {
+	at := seam
+	switch {
+	case len(code) <= 16:
+		return code
+	case len(code) > 32:
+		at = wordSeam
+	}
+	return at.ReplaceAllStringFunc(code, func(s string) string { return s[:1] + "<wbr>" + s[1:] })
 }

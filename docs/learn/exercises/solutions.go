@@ -163,3 +163,59 @@ func Transfer(ctx context.Context, from, to sema.Gate, fn func()) error {
 	fn()
 	return nil
 }
+
+// NewBuffer returns the buffer of the textbook: exercise 7.
+func NewBuffer(capacity int64) Buffer {
+	return &buffer{places: sema.NewCounter(capacity, capacity), items: sema.NewCounter(0, capacity)}
+}
+
+// A buffer counts what producers wait for, and what consumers wait for. Its mutex is locked only
+// after the wait: a caller that waits with the mutex would keep out the one that it waits for.
+type buffer struct {
+	places, items *sema.Counter
+	mu            sync.Mutex
+	queue         []int // guarded by mu
+}
+
+func (b *buffer) Put(ctx context.Context, item int) error {
+	if err := b.places.Wait(ctx, 1); err != nil {
+		return err // it took no place
+	}
+	b.mu.Lock()
+	b.queue = append(b.queue, item)
+	b.mu.Unlock()
+	return b.items.Post(1)
+}
+
+func (b *buffer) Take(ctx context.Context) (int, error) {
+	if err := b.items.Wait(ctx, 1); err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	item := b.queue[0]
+	b.queue = b.queue[1:]
+	b.mu.Unlock()
+	return item, b.places.Post(1)
+}
+
+// RunAll acquires in the loop, so that a job that has to wait costs no goroutine: exercise 8.
+func RunAll(ctx context.Context, n int64, jobs ...func(context.Context) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	permits := sema.New(n)
+	var running sync.WaitGroup
+	for _, job := range jobs {
+		permit, err := permits.Acquire(ctx, 1) // fails once the context has ended
+		if err != nil {
+			break
+		}
+		running.Go(func() {
+			defer permit.Release()
+			if err := job(ctx); err != nil {
+				stop(err) // before the release, so that no other job gets the permit
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
+}

@@ -49,11 +49,11 @@
     } else if (!frame.hasAttribute('tabindex')) {
       frame.tabIndex = 0;
       frame.setAttribute('role', 'group');
-      frame.setAttribute('aria-label', (frame.matches('.table') ? 'Table of ' : 'Code of ') + headingOf(frame));
+      frame.setAttribute('aria-label', (frame.matches('.table') ? 'Table of ' : frame.matches('pre') ? 'Code of ' : 'Chart of ') + headingOf(frame));
     }
   };
   const resized = new ResizeObserver(changes => changes.forEach(c => reach(c.target)));
-  document.querySelectorAll('.table, .code pre').forEach(frame => { reach(frame); resized.observe(frame); });
+  document.querySelectorAll('.table, .code pre, .text p:has(> img)').forEach(frame => { reach(frame); resized.observe(frame); });
 
   // Copying works without the clipboard of the browser, too, which pages served over HTTP
   // without TLS do not have, and others may not be allowed to write.
