@@ -42,6 +42,7 @@ type Figure struct{ Label, Value, Title string }
 type Live struct {
 	Measured            bool          // false: it has no series of its own, and only the ages are known
 	HeadAge, OldestHold time.Duration // of clients of this server; 0: none
+	First               int64         // permits that the first of its queued acquires needs; 0: unknown
 	WaitP99, HoldP99    time.Duration // of the last minutes; 0: none
 	Grants, Failures    float64       // a second, of the last seconds
 	Next                time.Duration // until a rate has its next permit, at most; 0: unknown
