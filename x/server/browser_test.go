@@ -326,6 +326,23 @@ func TestDashboard_InABrowserHostileTextIsInert(t *testing.T) {
 	w.quiet()
 }
 
+// TestDashboard_InABrowserCreatesBelowAPrefix types a name as a viewer whose token has a prefix: the form has it
+// already, and what is typed follows it.
+func TestDashboard_InABrowserCreatesBelowAPrefix(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "team", Hash: server.HashToken("secret-team"), Prefix: "team-", Verbs: server.Verbs()}}})
+	s.auth = "secret-team"
+	w := s.window()
+	w.open("/ui/")
+	w.do("log in", chromedp.SendKeys(chromedp.CSS("#token"), "secret-team\n"))
+	w.shows("#live", "live")
+	w.click(".tools .primary")
+	w.shows("dialog[open]", "New semaphore")
+	w.do("type", chromedp.KeyEvent("db\r"))
+	w.shows("h1", "team-db")
+	s.want(200, "GET", "/v1/semaphores/team-db", "")
+}
+
 // TestDashboard_InABrowserQuestionsInTheirOwnTab opens a question and the form for a new semaphore as
 // pages of their own, as a click with Ctrl does, and checks that their buttons work.
 func TestDashboard_InABrowserQuestionsInTheirOwnTab(t *testing.T) {

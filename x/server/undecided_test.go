@@ -67,11 +67,12 @@ func TestDashboard_OverARedisThatWasJustStarted(t *testing.T) {
 		}
 	})
 	b := s.tab()
-	for path, text := range map[string]string{
-		"/ui/":                  "s, 3 free",
-		"/ui/semaphore?name=db": "The first waiter would fit, but the store grants nothing yet",
+	// The page of the semaphore is read first, before there is a reason to show.
+	for _, c := range []struct{ path, text string }{
+		{"/ui/semaphore?name=db", "The first waiter would fit, but the store grants nothing yet"},
+		{"/ui/", "s, 3 free"},
 	} {
-		waitFor(t, path+" has the reason", func() bool { return strings.Contains(b.send("GET", path, nil).text, text) })
+		waitFor(t, c.path+" has the reason", func() bool { return strings.Contains(b.send("GET", c.path, nil).text, c.text) })
 	}
 }
 
