@@ -84,8 +84,12 @@ type orderGraph struct {
 // maxOrders bounds the memory of a program that generates names at run time.
 const maxOrders = 10_000
 
-// An edge contains the stacks at which the order was first seen.
-type edge struct{ held, wanted stack }
+// An edge contains the stacks at which the order was first seen with its guards: the permits that callers have
+// always held besides.
+type edge struct {
+	held, wanted stack
+	guards       []guard
+}
 
 // auditOrder records that the gate is about to be acquired. It reports each cycle
 // that this closes, once: two callers in the cycle may block each other.
@@ -93,15 +97,16 @@ func (m *Monitor) auditOrder(w *Wait) {
 	if m.level == DiagnoseOff || m.name == "" {
 		return
 	}
-	for _, h := range w.trace.caller.holds() {
-		switch {
-		case h.name == "" || h.name == m.name:
-		case h.byGoroutine:
-			if !orders.has(h.name, m.name) {
-				recorded.addPending(h.rec, m, pendingOrder{w.weight, w.trace.stack})
-			}
-		default:
-			m.noteOrder(h, w.weight, w.trace.stack)
+	holds := w.trace.caller.holds()
+	for _, h := range holds {
+		if h.name == "" || h.name == m.name {
+			continue
+		}
+		switch guards := guardsOf(holds, h, m.name); {
+		case !h.byGoroutine:
+			m.noteOrder(h, pendingOrder{w.weight, w.trace.stack, guards})
+		case orders.adds(h.name, m.name, guards):
+			recorded.addPending(h.rec, m, pendingOrder{w.weight, w.trace.stack, guards})
 		}
 	}
 }
@@ -111,32 +116,41 @@ func (m *Monitor) auditOrder(w *Wait) {
 type pendingOrder struct {
 	weight int64
 	at     stack
+	guards []guard
 }
 
 // maxPending bounds the pending orders of one permit, which may be held as long as
 // the program runs.
 const maxPending = 100
 
-// noteOrder records that the gate was acquired at a stack while h was held.
-func (m *Monitor) noteOrder(h hold, weight int64, at stack) {
-	if report := orders.note(h, m.name, at); report != "" {
-		m.Report(Event{Kind: EventInverted, Weight: weight, Site: at.site(), Report: report})
+// noteOrder records that the gate was acquired while h was held.
+func (m *Monitor) noteOrder(h hold, o pendingOrder) {
+	if report := orders.note(h, m.name, o.at, o.guards); report != "" {
+		m.Report(Event{Kind: EventInverted, Weight: o.weight, Site: o.at.site(), Report: report})
 	}
 }
 
-// has reports whether an order is known, or the graph is full.
-func (g *orderGraph) has(held, wanted string) bool {
+// adds reports whether an order with these guards would change the graph.
+func (g *orderGraph) adds(held, wanted string, guards []guard) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, known := g.edges[held][wanted]
-	return known || g.n >= maxOrders
+	return g.addsLocked(held, wanted, guards)
 }
 
-// note adds an edge. It returns a report if the edge is new and closes a cycle.
-func (g *orderGraph) note(held hold, wanted string, at stack) string {
+func (g *orderGraph) addsLocked(held, wanted string, guards []guard) bool {
+	e, known := g.edges[held][wanted]
+	if !known {
+		return g.n < maxOrders
+	}
+	_, less := narrow(e.guards, guards)
+	return less
+}
+
+// note adds an edge, or removes guards of it. It returns a report if a cycle can close by that.
+func (g *orderGraph) note(held hold, wanted string, at stack, guards []guard) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.edges[held.name][wanted]; known || g.n >= maxOrders {
+	if !g.addsLocked(held.name, wanted, guards) {
 		return ""
 	}
 	if len(at) == 0 {
@@ -145,9 +159,14 @@ func (g *orderGraph) note(held hold, wanted string, at stack) string {
 	if g.edges[held.name] == nil {
 		g.edges[held.name] = map[string]edge{}
 	}
-	g.edges[held.name][wanted] = edge{held.stack, at}
-	g.n++
-	back := g.path(wanted, held.name, map[string]bool{})
+	was, known := g.edges[held.name][wanted]
+	if known {
+		guards, _ = narrow(was.guards, guards)
+	} else {
+		g.n++
+	}
+	g.edges[held.name][wanted] = edge{held.stack, at, guards}
+	back := g.closing(held.name, wanted, was.guards, guards, known)
 	if back == nil {
 		return ""
 	}

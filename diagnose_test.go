@@ -3,6 +3,7 @@ package sema_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -208,6 +209,77 @@ func TestDiagnose_OrderUnderAPermitWhosePartsAreHandedOver(t *testing.T) {
 	working.Wait()
 	lockInOrder(t, b, a, sema.DiagnoseFull)
 	wantKinds(t, j)
+}
+
+// TestDiagnose_OrdersUnderAGuard checks that a circle of orders is reported only if its callers can be in it at
+// the same time: all of them hold permits of one more semaphore.
+func TestDiagnose_OrdersUnderAGuard(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		forks           int
+		capacity        int64 // of the guard; 0: there is none
+		weight          int64
+		want            bool
+		beside, without bool // another semaphore is held as well; at the end, one caller does not hold the guard
+	}{
+		{name: "no guard", forks: 3, want: true},
+		{name: "a lock", forks: 2, capacity: 1, weight: 1},
+		{name: "an arbiter of n-1", forks: 5, capacity: 4, weight: 1},
+		{name: "an arbiter of n", forks: 5, capacity: 5, weight: 1, want: true},
+		{name: "weights that do not fit", forks: 2, capacity: 3, weight: 2},
+		{name: "a lock and a pool", forks: 2, capacity: 1, weight: 1, beside: true},
+		{name: "a lock that one caller does not hold", forks: 2, capacity: 1, weight: 1, without: true, want: true},
+	} {
+		for how, level := range map[string]sema.DiagnoseLevel{"context": sema.DiagnoseSampled, "goroutine": sema.DiagnoseFull} {
+			t.Run(c.name+" by "+how, func(t *testing.T) {
+				j, observe := reports(sema.EventInverted)
+				open := func(name string, capacity int64) *sema.Semaphore {
+					return sema.New(capacity, sema.Name(t.Name()+" "+name), sema.Diagnose(level), observe)
+				}
+				var forks []*sema.Semaphore
+				for i := range c.forks {
+					forks = append(forks, open(fmt.Sprint("fork ", i), 1))
+				}
+				guard, pool := open("guard", max(1, c.capacity)), open("pool", 100)
+				for i := range c.forks {
+					left, right := sema.Want{Gate: forks[i], N: 1}, sema.Want{Gate: forks[(i+1)%c.forks], N: 1}
+					switch {
+					case c.beside:
+						holdInOrder(t, level, sema.Want{Gate: pool, N: 1}, sema.Want{Gate: guard, N: c.weight}, left, right)
+					case c.capacity > 0:
+						holdInOrder(t, level, sema.Want{Gate: guard, N: c.weight}, left, right)
+					default:
+						holdInOrder(t, level, left, right)
+					}
+				}
+				if c.without {
+					wantKinds(t, j)
+					holdInOrder(t, level, sema.Want{Gate: forks[0], N: 1}, sema.Want{Gate: forks[1], N: 1})
+				}
+				if c.want {
+					wantKinds(t, j, sema.EventInverted)
+				} else {
+					wantKinds(t, j)
+				}
+			})
+		}
+	}
+}
+
+// holdInOrder acquires all wants one after the other, and then releases them.
+func holdInOrder(t *testing.T, level sema.DiagnoseLevel, wants ...sema.Want) {
+	t.Helper()
+	ctx := t.Context()
+	for _, w := range wants {
+		p, err := w.Gate.Acquire(ctx, w.N)
+		wantErr(t, err, nil)
+		defer p.Release()
+		if level != sema.DiagnoseFull { // the context identifies the permit
+			held, cancel := p.Context(ctx)
+			defer cancel()
+			ctx = held
+		}
+	}
 }
 
 func TestDiagnose_AcquireAllIsNoInversion(t *testing.T) {

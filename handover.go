@@ -93,7 +93,7 @@ func (r *record) noteReleaser(acquired map[*Monitor]pendingOrder) {
 	}
 	handovers.countOwn(r.place)
 	for wanted, o := range acquired {
-		wanted.noteOrder(hold{name: r.monitor.name, monitor: r.monitor, weight: r.weight, stack: r.stack, rec: r}, o.weight, o.at)
+		wanted.noteOrder(hold{name: r.monitor.name, monitor: r.monitor, weight: r.weight, stack: r.stack, rec: r}, o)
 	}
 }
 

@@ -81,8 +81,8 @@ func TestEventKind_HasAName(t *testing.T) {
 func TestOrderGraph_IsBounded(t *testing.T) {
 	g := orderGraph{edges: map[string]map[string]edge{}}
 	for i := range 3 * maxOrders {
-		g.note(hold{name: "global"}, fmt.Sprint("tenant ", i), stack{1})
-		g.note(hold{name: fmt.Sprint("job ", i)}, "disk", stack{1})
+		g.note(hold{name: "global"}, fmt.Sprint("tenant ", i), stack{1}, nil)
+		g.note(hold{name: fmt.Sprint("job ", i)}, "disk", stack{1}, nil)
 	}
 	edges := 0
 	for _, wanted := range g.edges {

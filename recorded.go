@@ -76,7 +76,11 @@ func (b *recordIndex) addPending(held *record, wanted *Monitor, o pendingOrder) 
 	if b.pending[held] == nil {
 		b.pending[held] = map[*Monitor]pendingOrder{}
 	}
-	if _, known := b.pending[held][wanted]; !known && len(b.pending[held]) < maxPending {
+	switch was, known := b.pending[held][wanted]; {
+	case known:
+		was.guards, _ = narrow(was.guards, o.guards)
+		b.pending[held][wanted] = was
+	case len(b.pending[held]) < maxPending:
 		b.pending[held][wanted] = o
 	}
 }

@@ -27,9 +27,6 @@ func runTable(s *Stage, set Settings) {
 		case sema.EventDeadlocked:
 			return "Deadlock: each philosopher holds the left fork and waits for the right one, in a circle. sema.Diagnose(sema.DiagnoseFull) has found it; the report names the forks, and in a program the lines of code."
 		case sema.EventInverted:
-			if set["strategy"] == "Arbiter" {
-				return "The diagnostics report forks that are acquired in a circle of orders. They do not know of the arbiter: with four at five forks, the circle cannot close."
-			}
 			return "The diagnostics report forks that are acquired in a circle of orders: a deadlock is possible, even if it has not happened yet."
 		}
 		return ""
@@ -58,9 +55,10 @@ func runTable(s *Stage, set Settings) {
 	// end
 	var arbiter sema.Gate
 	if strategy == classic.Arbiter {
-		// NewTableOf has an arbiter of its own, which the page cannot see; this one has the same size.
+		// NewTableOf has an arbiter of its own, which the page cannot see; this one has the same size. The
+		// diagnostics have to know it: with four at five forks, the circle of orders cannot close.
 		s.showGate("arbiter", "arbiter", philosophers-1)
-		arbiter = watch("arbiter", sema.New(philosophers-1, sema.Name("arbiter")))
+		arbiter = watch("arbiter", sema.New(philosophers-1, sema.Name("arbiter"), sema.Diagnose(sema.DiagnoseFull), reports))
 	}
 	for i := range philosophers {
 		s.join([]string{"Plato", "Hypatia", "Kant", "Arendt", "Laozi"}[i], "philosopher", func(ctx context.Context, w *Worker) {

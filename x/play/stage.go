@@ -268,6 +268,8 @@ func (s *Stage) served(w *Worker, gate string, waited time.Duration, n int64) st
 	switch {
 	case s.lesson.Layout == "bucket":
 		return fmt.Sprintf("%s waited %s, and spends %s.", w.Name, seconds(waited), amount(n, "token"))
+	case s.lesson.Layout == "table" && gate != "arbiter":
+		return fmt.Sprintf("%s waited %s for %s.", w.Name, seconds(waited), gate)
 	case gate != "pool":
 		return fmt.Sprintf("%s waited %s for the %s.", w.Name, seconds(waited), gate)
 	case n > 1:

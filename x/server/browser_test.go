@@ -325,3 +325,47 @@ func TestDashboard_InABrowserHostileTextIsInert(t *testing.T) {
 	}
 	w.quiet()
 }
+
+// TestDashboard_InABrowserCreatesBelowAPrefix types a name as a viewer whose token has a prefix: the form has it
+// already, and what is typed follows it.
+func TestDashboard_InABrowserCreatesBelowAPrefix(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{Tokens: []server.Token{{Name: "team", Hash: server.HashToken("secret-team"), Prefix: "team-", Verbs: server.Verbs()}}})
+	s.auth = "secret-team"
+	w := s.window()
+	w.open("/ui/")
+	w.do("log in", chromedp.SendKeys(chromedp.CSS("#token"), "secret-team\n"))
+	w.shows("#live", "live")
+	w.click(".tools .primary")
+	w.shows("dialog[open]", "New semaphore")
+	w.do("type", chromedp.KeyEvent("db\r"))
+	w.shows("h1", "team-db")
+	s.want(200, "GET", "/v1/semaphores/team-db", "")
+}
+
+// TestDashboard_InABrowserQuestionsInTheirOwnTab opens a question and the form for a new semaphore as
+// pages of their own, as a click with Ctrl does, and checks that their buttons work.
+func TestDashboard_InABrowserQuestionsInTheirOwnTab(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	lease := s.want(201, "POST", "/v1/semaphores/db/leases?capacity=2&ttl=60s&holder=first", "").body["lease"]
+	w := s.window()
+	w.open("/ui/confirm?do=drain&name=db")
+	w.click("main .primary")
+	w.shows("#result", `Draining "db"`)
+	w.shows("#state", "draining")
+	w.open(fmt.Sprintf("/ui/confirm?do=revoke&name=db&lease=%.0f", lease))
+	w.click("main .warning [name=sure]")
+	w.click("main .warning .danger")
+	w.shows("#result", "Revoked at once")
+	w.shows("#state", "drained")
+	w.open("/ui/new")
+	w.do("fill", chromedp.SendKeys(chromedp.CSS("#new-name"), "api"), chromedp.SendKeys(chromedp.CSS("#new-ttl"), "soon"))
+	w.click("main .primary")
+	w.shows("main [role=alert]", "The TTL is a duration")
+	w.sees("document.querySelectorAll('#new-name').length === 1")
+	w.do("fill", chromedp.SetValue(chromedp.CSS("#new-ttl"), "1m"))
+	w.click("main .primary")
+	w.shows("h1", "api")
+	w.shows("#settings", "TTL1m")
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // Checks implements [dashboard.Measures].
-func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Check {
+func (a dashboardAPI) Checks(ctx context.Context, prefix string, responds bool) []dashboard.Check {
 	s := a.service
 	all := []dashboard.Check{{Name: "Server", Level: fleet.LevelOK, Text: "Version " + s.options.Version + "."}}
 	if s.leaving.Load() {
@@ -20,7 +20,12 @@ func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Che
 	if prefix != "" {
 		return all
 	}
-	all = append(all, s.storeChecks(ctx)...)
+	if named, ok := s.store.Store.(fmt.Stringer); ok { // stores omit their secrets
+		all = append(all, dashboard.Check{Name: "Store", Level: fleet.LevelOK, Text: capitalised(named.String()) + "."})
+	}
+	if responds {
+		all = append(all, s.storeChecks(ctx)...)
+	}
 	kept := dashboard.Check{Name: "History", Level: fleet.LevelOK, Text: "The history is kept in memory, and is lost when the server stops."}
 	if err := s.historyError(); err != nil {
 		kept.Level, kept.Text = fleet.LevelWarning, "The history is not kept across restarts: "+err.Error()
@@ -32,16 +37,14 @@ func (a dashboardAPI) Checks(ctx context.Context, prefix string) []dashboard.Che
 		series.Level = fleet.LevelWarning
 		series.Text, series.Advice = s.foldedText(folded), "Declare the names that matter; raise limits.series, or bound limits.names of the token of that client."
 	}
-	streams := dashboard.Check{Name: "Load", Level: fleet.LevelOK, Text: fmt.Sprintf("%d requests wait, %d streams are open.", s.waiting.Load(), s.streams.Load())}
+	load := fmt.Sprintf("Waiting requests: %d. Open streams: %d.", s.waiting.Load(), s.streams.Load())
+	streams := dashboard.Check{Name: "Load", Level: fleet.LevelOK, Text: load}
 	return append(all, kept, series, streams)
 }
 
 // storeChecks returns what an examination of the store finds, as in "sema doctor", and possible
 // deadlocks.
 func (s *service) storeChecks(ctx context.Context) (all []dashboard.Check) {
-	if named, ok := s.store.Store.(fmt.Stringer); ok { // stores omit their secrets
-		all = append(all, dashboard.Check{Name: "Store", Level: fleet.LevelOK, Text: capitalised(named.String()) + "."})
-	}
 	found, err := s.examination.findings(ctx, s.store.Examine)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		found = []fleet.Finding{{Check: "settings", Level: fleet.LevelWarning, Seen: "they cannot be read: " + err.Error(), Advice: "allow the server's user to read them"}}

@@ -71,7 +71,7 @@ func (a dashboardAPI) Live(name string, busy bool) (l dashboard.Live) {
 	}
 	open := a.service.meter.Open(name)
 	if !open.HeadSince.IsZero() {
-		l.HeadAge = now.Sub(open.HeadSince)
+		l.HeadAge, l.First = now.Sub(open.HeadSince), open.First
 	}
 	if !open.OldestHoldSince.IsZero() {
 		l.OldestHold = now.Sub(open.OldestHoldSince)

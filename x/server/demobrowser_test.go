@@ -74,6 +74,7 @@ func TestDemo_IsAliveWithinSeconds(t *testing.T) {
 	w.picture("demo")
 	w.open("/ui/semaphore?name=gpu")
 	w.shows("#holdings", "inference")
+	w.sees("document.querySelectorAll('#usage figure:first-child path[data-name]').length >= 2") // clients, stacked
 	w.accessible()
 	w.open("/ui/semaphore?name=api%2Fsearch")
 	w.shows("#holdings", "web-2")

@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/sema-go/sema/x/server"
@@ -53,6 +55,11 @@ func TestDashboard_HistoryInABrowser(t *testing.T) {
 	s.want(201, "POST", "/v1/semaphores/db/leases?weight=9&holder=nightly+report", "")
 	go s.send("POST", "/v1/semaphores/db/leases?weight=8&wait=1m&holder=import", "")
 	w := s.window()
+	_, offset := time.Now().Zone()
+	elsewhere := map[bool]string{true: "Asia/Tokyo", false: "America/Lima"}[offset < 0]
+	if _, err := chromedp.Call(w.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: elsewhere}); err != nil {
+		t.Fatal(err)
+	}
 	w.do("size", chromedp.EmulateViewport(1280, 1000))
 	w.open("/ui/semaphore?name=db")
 	w.shows("#live", "live")
@@ -68,6 +75,11 @@ func TestDashboard_HistoryInABrowser(t *testing.T) {
 
 	hover := "(() => { const b = document.querySelector('#charts svg').getBoundingClientRect(); document.querySelector('#charts svg').dispatchEvent(new PointerEvent('pointermove', {bubbles: true, clientX: b.left + b.width / 2, clientY: b.top + 5})); return /^\\d\\d:\\d\\d:\\d\\d: \\d+$/.test(document.querySelector('#charts [data-peak]').textContent) })()"
 	w.sees(hover)
+	w.shows("footer", "times in "+time.Now().Format("MST"))
+	w.sees(fmt.Sprintf(`(() => { const svg = document.querySelector('#charts svg'), at = (Number(svg.dataset.from) + Number(svg.dataset.to)) / 2 + %d * 1000;
+		const shown = document.querySelector('#charts [data-peak]').textContent.split(': ')[0];
+		const apart = Math.abs(Date.parse('1970-01-01T' + shown + 'Z') - at %% 86400e3);
+		return Math.min(apart, 86400e3 - apart) < 60e3 })()`, offset)) // the zone of the axis, and not that of the browser
 
 	screenshot(w, "15m")
 	w.click("#charts .ranges a:nth-child(2)")

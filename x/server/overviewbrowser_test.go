@@ -215,3 +215,21 @@ func TestOverview_TenThousandInABrowser(t *testing.T) {
 	t.Logf("10,000 semaphores: shown after %v, a change after %v, an update takes %.1f ms at most; %v updates added %v nodes", shown.Round(time.Millisecond), changed.Round(time.Millisecond), slowest, updates, added)
 	w.quiet()
 }
+
+// TestOverview_NamesAreVisibleAtEveryWidth checks that the columns leave room for names, and that nothing scrolls sideways.
+func TestOverview_NamesAreVisibleAtEveryWidth(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Options{})
+	s.want(201, "POST", "/v1/semaphores/tenant:acme:exports/leases?capacity=12&ttl=60s", "")
+	w := s.window()
+	w.open("/ui/")
+	w.shows("#rows", "tenant:acme:exports")
+	for _, width := range []int64{320, 390, 681, 700, 800, 861, 900, 1001, 1101, 1280, 1600} {
+		w.do("size", chromedp.EmulateViewport(width, 800))
+		w.sees(fmt.Sprintf("innerWidth === %d", width))
+		if !w.is(`(() => { const name = document.querySelector("#rows .name"); return name.clientWidth >= 140 && name.scrollWidth <= name.clientWidth && document.documentElement.scrollWidth <= innerWidth })()`) {
+			t.Errorf("at %d pixels the name is cut, or the page scrolls", width)
+		}
+	}
+	w.quiet()
+}

@@ -2,11 +2,14 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -80,6 +83,46 @@ func TestClients_ListEachSemaphoreOnce(t *testing.T) {
 	p.contains(t, "holds 6 permits in 3 leases", "1 client.")
 	if n := strings.Count(p.text, `?name=db"`); n != 1 {
 		t.Errorf("db is listed %d times: %s", n, p.text)
+	}
+}
+
+// A deafStore does not respond to pings once it is deaf.
+type deafStore struct {
+	*memstore.Store
+	deaf atomic.Bool
+}
+
+func (d *deafStore) Ping(ctx context.Context) (time.Time, error) {
+	if d.deaf.Load() {
+		return time.Time{}, errors.New("connection refused")
+	}
+	return d.Store.Ping(ctx)
+}
+
+// TestPages_StoreThatDoesNotRespond checks that nothing is called good that was not checked, and that only
+// viewers without a prefix see the cause.
+func TestPages_StoreThatDoesNotRespond(t *testing.T) {
+	t.Parallel()
+	store := &deafStore{Store: memstore.New()}
+	s := open(t, store, watchers())
+	ops, reader := s.tab(), s.tab()
+	ops.login("secret-ops")
+	reader.login("secret-reader")
+	ops.get(200, "/ui/store").contains(t, "The store replied in", "Persistence", "Deadlocks")
+	store.deaf.Store(true)
+	var p page
+	waitFor(t, "the page shows the outage", func() bool {
+		p = ops.get(200, "/ui/store")
+		return strings.Contains(p.text, "The store does not respond")
+	})
+	p.contains(t, "Cause: connection refused.", "Memory store", "Every semaphore has metrics")
+	for _, unchecked := range []string{"Persistence", "Deadlocks", "Clock"} {
+		if strings.Contains(p.text, unchecked) {
+			t.Errorf("%s was not checked: %s", unchecked, p.text)
+		}
+	}
+	if p := reader.get(200, "/ui/store"); !strings.Contains(p.text, "does not respond") || strings.Contains(p.text, "refused") {
+		t.Errorf("a viewer with a prefix: %s", p.text)
 	}
 }
 

@@ -1,7 +1,10 @@
 package server_test
 
 import (
+	"context"
+	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,6 +41,38 @@ func TestAcquire_OverARedisThatWasJustStarted(t *testing.T) {
 	a.wantRetry(t, 2, 3000, "unavailable")
 	if a.body["type"] != "/problems/store-undecided" || !strings.Contains(a.text, "restarted") {
 		t.Error(a.text)
+	}
+}
+
+// TestDashboard_OverARedisThatWasJustStarted checks that pages state why an acquire waits although permits are free.
+func TestDashboard_OverARedisThatWasJustStarted(t *testing.T) {
+	t.Parallel()
+	store, err := fleet.OpenStore(t.Context(), redistest.StartNew(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, store, server.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	waiting.Go(func() {
+		r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/semaphores/db/leases?capacity=3&ttl=50m&wait=60s", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if reply, err := http.DefaultClient.Do(r); err == nil {
+			reply.Body.Close()
+		}
+	})
+	b := s.tab()
+	// The page of the semaphore is read first, before there is a reason to show.
+	for _, c := range []struct{ path, text string }{
+		{"/ui/semaphore?name=db", "The first waiter would fit, but the store grants nothing yet"},
+		{"/ui/", "s, 3 free"},
+	} {
+		waitFor(t, c.path+" has the reason", func() bool { return strings.Contains(b.send("GET", c.path, nil).text, c.text) })
 	}
 }
 

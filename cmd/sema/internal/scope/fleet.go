@@ -82,7 +82,7 @@ func (s fleetScope) info(ctx context.Context, name string) (fleet.Info, error) {
 func stateOf(name string, c fleet.Config, effective, inUse int64, waiting int) State {
 	state := State{
 		Name: name, Kind: "concurrency", Capacity: c.Capacity, Effective: effective, InUse: inUse, Free: max(0, effective-inUse),
-		Waiting: waiting, Draining: c.Draining, Numbered: c.Numbered, TTL: Duration(c.TTL), Ramp: c.Ramp, MaxWaiters: maxWaiters(int64(c.MaxWaiters)),
+		Waiting: waiting, Draining: c.Draining, Numbered: c.Numbered, Declared: c.Version == 0, TTL: Duration(c.TTL), Ramp: c.Ramp, MaxWaiters: maxWaiters(int64(c.MaxWaiters)),
 	}
 	if c.Rate != 0 {
 		state.Kind, state.Window = "rate", Duration(c.Rate)

@@ -23,7 +23,8 @@ type State struct {
 	Free        int64         `json:"free"`
 	Waiting     int           `json:"waiting"`
 	Draining    bool          `json:"draining"`
-	Numbered    bool          `json:"numbered"` // leases have slots
+	Numbered    bool          `json:"numbered"`           // leases have slots
+	Declared    bool          `json:"declared,omitempty"` // a server has declared it, and no client has used it yet
 	TTL         Duration      `json:"ttl,omitzero"`
 	Window      Duration      `json:"window,omitzero"` // of a rate
 	Ramp        int64         `json:"ramp,omitempty"`
@@ -60,7 +61,7 @@ func (s State) Equal(o State) bool {
 		return false
 	}
 	return s.Name == o.Name && s.Kind == o.Kind && s.Capacity == o.Capacity && s.Effective == o.Effective && s.InUse == o.InUse && s.Free == o.Free &&
-		s.Waiting == o.Waiting && s.Draining == o.Draining && s.Numbered == o.Numbered && s.TTL == o.TTL && s.Window == o.Window && s.Ramp == o.Ramp &&
+		s.Waiting == o.Waiting && s.Draining == o.Draining && s.Numbered == o.Numbered && s.Declared == o.Declared && s.TTL == o.TTL && s.Window == o.Window && s.Ramp == o.Ramp &&
 		slices.EqualFunc(s.Holders, o.Holders, equal) && slices.EqualFunc(s.Waiters, o.Waiters, equal)
 }
 

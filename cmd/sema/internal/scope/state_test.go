@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sema-go/sema"
+	"github.com/sema-go/sema/fleet"
 )
 
 func TestPage_Of(t *testing.T) {
@@ -27,6 +28,16 @@ func TestPage_Of(t *testing.T) {
 	} {
 		if got, rest := c.page.of(names); !slices.Equal(got, c.want) || !reflect.DeepEqual(rest, c.rest) {
 			t.Errorf("%+v: %v, %+v, want %v, %+v", c.page, got, rest, c.want, c.rest)
+		}
+	}
+}
+
+// TestState_Declared checks that a configuration without a version is one that a server has only declared.
+func TestState_Declared(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[uint64]bool{0: true, 1: false, 7: false} {
+		if got := stateOf("db", fleet.Config{Capacity: 3, Version: version}, 3, 0, 0); got.Declared != want {
+			t.Errorf("version %d: declared %v", version, got.Declared)
 		}
 	}
 }
@@ -54,7 +65,7 @@ func TestState_EqualButHeartbeats(t *testing.T) {
 	bound := MaxWaiters(3)
 	fresh := func() State {
 		return State{
-			Name: "x", Kind: "rate", Capacity: 1, Effective: 1, InUse: 1, Free: 1, Waiting: 1, Draining: true, Numbered: true, TTL: 1, Window: 1, Ramp: 1, MaxWaiters: &bound,
+			Name: "x", Kind: "rate", Capacity: 1, Effective: 1, InUse: 1, Free: 1, Waiting: 1, Draining: true, Numbered: true, Declared: true, TTL: 1, Window: 1, Ramp: 1, MaxWaiters: &bound,
 			Holders: []Participant{{Lease: 1, Seen: time.Unix(1, 0)}}, Waiters: []Participant{{Weight: 1}}, MoreHolders: 1, MoreWaiters: 1,
 		}
 	}

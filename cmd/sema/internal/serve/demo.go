@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,13 +33,15 @@ type demoLoad struct {
 	hold     time.Duration // mean
 	pause    time.Duration // mean
 	jobs     string        // labels of the workers, in turn
-	holders  string        // programs that call the JSON API, in turn, and do not wait; "": Go clients, which do
+	holders  string        // programs that call the JSON API, in turn; "": Go clients
+	wait     time.Duration // of programs; 0: they do not wait. Go clients do
 }
 
 var demoLoads = []demoLoad{
 	{name: "db/main", capacity: 12, workers: 18, hold: 350 * time.Millisecond, pause: 250 * time.Millisecond, jobs: "checkout cart search"},
 	{name: "db/replica", capacity: 24, workers: 9, hold: 250 * time.Millisecond, pause: 350 * time.Millisecond, jobs: "search"},
-	{name: "gpu", capacity: 4, workers: 7, hold: 3 * time.Second, pause: time.Second, jobs: "inference training evaluation"},
+	{name: "gpu", capacity: 4, workers: 4, hold: 3 * time.Second, pause: time.Second, jobs: "inference training evaluation"},
+	{name: "gpu", capacity: 4, workers: 3, hold: 3 * time.Second, pause: time.Second, holders: "notebook-1 notebook-2 nightly-eval", wait: 8 * time.Second},
 	{name: "jobs:import", capacity: 3, workers: 4, hold: 2 * time.Second, pause: 2 * time.Second, jobs: "nightly"},
 	{name: "jobs:export", capacity: 6, workers: 3, hold: time.Second, pause: 2 * time.Second, jobs: "nightly"},
 	{name: "jobs:report", capacity: 4, workers: 2, hold: 400 * time.Millisecond, pause: 900 * time.Millisecond, jobs: "billing"},
@@ -66,7 +69,10 @@ const (
 // demoDeclarations declares the semaphores of the demonstration.
 func demoDeclarations() (all []server.Declaration) {
 	for _, l := range demoLoads {
-		all = append(all, server.Declaration{Name: l.name, Capacity: l.capacity, Window: l.window})
+		one := server.Declaration{Name: l.name, Capacity: l.capacity, Window: l.window}
+		if !slices.Contains(all, one) { // a semaphore may have several loads
+			all = append(all, one)
+		}
 	}
 	return append(all, server.Declaration{Name: "batch/backfill", Capacity: 16}) // declared, and never used
 }
@@ -156,21 +162,25 @@ func (l demoLoad) run(ctx context.Context, gate *fleet.Semaphore) {
 	}
 }
 
-// call does the same over JSON. It does not wait: a full semaphore rejects it.
+// call does the same over JSON. A full semaphore rejects it, unless it waits.
 func (l demoLoad) call(ctx context.Context, api, holder string) {
+	query := url.Values{"holder": {holder}}
+	if l.wait > 0 {
+		query.Set("wait", l.wait.String())
+	}
 	for rest(ctx, l.pause) {
-		lease, err := request(ctx, "POST", api+"?holder="+url.QueryEscape(holder))
+		lease, err := request(ctx, "POST", api+"?"+query.Encode(), l.wait)
 		if err != nil {
 			continue // rejected: no permit is free
 		}
 		rest(ctx, l.hold)
-		_, _ = request(context.WithoutCancel(ctx), "DELETE", api+"/"+url.PathEscape(lease)) // it expires otherwise
+		_, _ = request(context.WithoutCancel(ctx), "DELETE", api+"/"+url.PathEscape(lease), 0) // it expires otherwise
 	}
 }
 
-// request calls the JSON API. It returns the lease of the response.
-func request(ctx context.Context, method, url string) (lease string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// request calls the JSON API, which may wait. It returns the lease of the response.
+func request(ctx context.Context, method, url string, wait time.Duration) (lease string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+5*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {

@@ -17,6 +17,7 @@ func TestModel_Filters(t *testing.T) {
 	all := s.from.page.semaphores
 	all[1].Times = &scope.Times{HeadAge: span(7 * time.Second), OldestHold: span(83 * time.Minute)}
 	all[4].Times = &scope.Times{OldestHold: span(15 * time.Minute), HoldP99: span(time.Second)}
+	all[2].Declared = true // deploy
 	all[7].Waiting, all[7].Times = 1, &scope.Times{HeadAge: span(300 * time.Millisecond)}
 	s.polled(noon)
 	for text, want := range map[string]string{
@@ -28,6 +29,7 @@ func TestModel_Filters(t *testing.T) {
 		"is:draining":   "legacy",
 		"is:rate":       "emails",
 		"is:idle":       "deploy",
+		"is:declared":   "deploy",
 		"is:problem":    "broken payments-reconciliation-eu-central-1 db gpu legacy", // legacy is drained and held
 		"wait>5s":       "db",
 		"wait<1s":       "thumbnails",
@@ -48,6 +50,9 @@ func TestModel_Filters(t *testing.T) {
 		}
 		if text != "" {
 			s.want("/" + text)
+		}
+		if text == "is:declared" {
+			s.want("– declared")
 		}
 	}
 	s.press("/", "ctrl+u")

@@ -250,7 +250,7 @@ func (s semaphore) subject() filter.Subject {
 	}
 	of := filter.Subject{
 		Name: strings.ToLower(s.Name), Full: s.InUse >= s.Effective, Waiting: s.Waiting > 0, Draining: s.Draining, Paused: s.Capacity == 0,
-		Idle: s.InUse == 0 && s.Waiting == 0, Rate: s.Window > 0, Problem: s.hasProblem(),
+		Idle: s.InUse == 0 && s.Waiting == 0, Rate: s.Window > 0, Declared: s.Declared, Problem: s.hasProblem(),
 	}
 	if t := s.Times; t != nil && t.HeadAge != nil {
 		of.Wait = time.Duration(*t.HeadAge)

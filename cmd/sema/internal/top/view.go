@@ -283,6 +283,8 @@ func (s semaphore) state() string {
 			text = "spent"
 		}
 		return style.Render(text)
+	case s.Declared:
+		return faint.Render("declared")
 	case s.Window > 0:
 		return "per " + flags.Span(time.Duration(s.Window))
 	}

@@ -185,7 +185,7 @@ func (m model) help() []string {
 	lines := []string{"", strong.Render("  Keys")}
 	for _, k := range [][2]string{
 		{"↑ ↓  j k", "choose a semaphore, a holder or a waiter"}, {"Enter", "show the holders and waiters"}, {"Esc", "go back; in the list: remove the filter"},
-		{"⇥", "jump between holders and waiters"}, {"/", "filter, as you type: words of names, is:full, wait>5s, held>10m"}, {"", "also is:" + strings.Join(slices.DeleteFunc(filter.Words(), func(word string) bool { return word == "full" || word == "declared" }), ", ")}, {"s", "sort by waiters, use, name; wide: waits, grants"},
+		{"⇥", "jump between holders and waiters"}, {"/", "filter, as you type: words of names, is:full, wait>5s, held>10m"}, {"", "also is:" + strings.Join(slices.DeleteFunc(filter.Words(), func(word string) bool { return word == "full" }), ", ")}, {"s", "sort by waiters, use, name; wide: waits, grants"},
 		{"d  r", "drain, resume"}, {"c", "set the capacity"}, {"x", "revoke the permit of the chosen holder"}, {"q", "quit"},
 	} {
 		lines = append(lines, fmt.Sprintf("  %s  %s", strong.Render(fit(k[0], 9)), k[1]))

@@ -28,6 +28,7 @@ type question struct {
 	Fields   map[string]string // hidden fields of the form that performs the action
 	Commands []command         // the same action for a shell
 	Harder   *question         // an alternative with a greater risk
+	Dialog   bool              // it is asked in the dialog of a page; false: it is a page of its own
 }
 
 // confirm responds with the question for an action.
@@ -59,7 +60,10 @@ func (d *Dashboard) confirm(w http.ResponseWriter, r *http.Request, v Viewer) er
 	q.Fields["name"], q.Fields["do"] = want.name, want.verb
 	template := "question"
 	if byScript(r) {
-		template = "ask"
+		template, q.Dialog = "ask", true
+		if q.Harder != nil {
+			q.Harder.Dialog = true
+		}
 	}
 	d.render(w, http.StatusOK, template, q)
 	return nil

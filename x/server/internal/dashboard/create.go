@@ -23,6 +23,7 @@ type createForm struct {
 	border
 	Problem                                 Problem
 	Name, Capacity, TTL, Window, MaxWaiters string
+	Dialog                                  bool // the form is in the dialog of a page; false: it is a page of its own
 }
 
 // askNew responds with the empty form.
@@ -38,7 +39,7 @@ func (d *Dashboard) showNew(w http.ResponseWriter, r *http.Request, v Viewer, st
 	f.border = d.border(v, "New semaphore")
 	template := "new"
 	if byScript(r) {
-		template = "create"
+		template, f.Dialog = "create", true
 	}
 	d.render(w, status, template, f)
 }

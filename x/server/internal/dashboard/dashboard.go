@@ -265,6 +265,18 @@ type border struct {
 	Docs    bool   // the server has documents at /docs/
 }
 
+// Zone returns the name of the time zone of the times on pages: that of the server.
+func (b border) Zone() string {
+	name, _ := b.AsOf.Zone()
+	return name
+}
+
+// Offset returns the offset of that zone in seconds. The times that scripts show are in it as well.
+func (b border) Offset() int {
+	_, seconds := b.AsOf.Zone()
+	return seconds
+}
+
 // A place is a page in the navigation.
 type place struct {
 	Name, URL string

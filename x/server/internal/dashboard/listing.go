@@ -198,7 +198,11 @@ func problemOf(r *row, now time.Time) (rank int, text string) {
 	}
 	switch {
 	case r.waiting > 0 && r.live.HeadAge >= lasting:
-		add(4, "%s waiting, head %s", count(r.waiting), age(r.live.HeadAge))
+		text := fmt.Sprintf("%s waiting, head %s", count(r.waiting), age(r.live.HeadAge))
+		if first := r.live.First; first > 0 && first <= r.Free() { // the store grants nothing yet, or the first waiter is another server's
+			text += fmt.Sprintf(", %s free", count(r.Free()))
+		}
+		add(4, "%s", text)
 	case r.waiting > 0 && r.live.HeadAge == 0 && now.Sub(r.queued) >= lasting:
 		add(4, "%s waiting", count(r.waiting))
 	}

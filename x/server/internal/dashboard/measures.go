@@ -27,7 +27,8 @@ type Measures interface {
 	// Activity returns what operators have changed, the latest first.
 	Activity() []history.Event
 	// Checks returns facts about the server. Viewers with a prefix get none about other names.
-	Checks(ctx context.Context, prefix string) []Check
+	// What needs a store that responds is checked only if it does.
+	Checks(ctx context.Context, prefix string, responds bool) []Check
 	// Advice returns sentences on the capacity of a semaphore.
 	Advice(ctx context.Context, name string) []string
 	// Deadlocks describes possible deadlocks among semaphores whose names have a prefix.
@@ -41,6 +42,7 @@ type Figure struct{ Label, Value, Title string }
 type Live struct {
 	Measured            bool          // false: it has no series of its own, and only the ages are known
 	HeadAge, OldestHold time.Duration // of clients of this server; 0: none
+	First               int64         // permits that the first of its queued acquires needs; 0: unknown
 	WaitP99, HoldP99    time.Duration // of the last minutes; 0: none
 	Grants, Failures    float64       // a second, of the last seconds
 	Next                time.Duration // until a rate has its next permit, at most; 0: unknown
@@ -54,14 +56,14 @@ func (noMeasures) View(string, time.Time, protocol.Snapshot) {}
 func (noMeasures) Past(string, time.Duration) (c history.Curve, e []history.Event) {
 	return c, e
 }
-func (noMeasures) Waits(string) Waits                         { return Waits{} }
-func (noMeasures) Figures(string, protocol.Snapshot) []Figure { return nil }
-func (noMeasures) Live(string, bool) Live                     { return Live{} }
-func (noMeasures) Declared() []protocol.Summary               { return nil }
-func (noMeasures) Activity() []history.Event                  { return nil }
-func (noMeasures) Checks(context.Context, string) []Check     { return nil }
-func (noMeasures) Advice(context.Context, string) []string    { return nil }
-func (noMeasures) Deadlocks(context.Context, string) []string { return nil }
+func (noMeasures) Waits(string) Waits                           { return Waits{} }
+func (noMeasures) Figures(string, protocol.Snapshot) []Figure   { return nil }
+func (noMeasures) Live(string, bool) Live                       { return Live{} }
+func (noMeasures) Declared() []protocol.Summary                 { return nil }
+func (noMeasures) Activity() []history.Event                    { return nil }
+func (noMeasures) Checks(context.Context, string, bool) []Check { return nil }
+func (noMeasures) Advice(context.Context, string) []string      { return nil }
+func (noMeasures) Deadlocks(context.Context, string) []string   { return nil }
 
 // ranges are the time ranges of the charts, by their names in URLs. The first is the default.
 var ranges = []struct {

@@ -254,7 +254,9 @@ func (d *Dashboard) store(w http.ResponseWriter, r *http.Request, v Viewer) erro
 	p.Place = "store"
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	p.Checks = append(d.feeds.reader.checkStore(ctx), d.feeds.reader.measures.Checks(ctx, v.Prefix())...)
+	var responds bool
+	p.Checks, responds = d.feeds.reader.checkStore(ctx, v.Prefix())
+	p.Checks = append(p.Checks, d.feeds.reader.measures.Checks(ctx, v.Prefix(), responds)...)
 	urgency := map[fleet.Level]int{fleet.LevelProblem: 0, fleet.LevelWarning: 1, fleet.LevelOK: 2}
 	slices.SortStableFunc(p.Checks, func(a, b Check) int { return cmp.Compare(urgency[a.Level], urgency[b.Level]) })
 	d.render(w, http.StatusOK, "store", p)
@@ -265,16 +267,21 @@ func (d *Dashboard) store(w http.ResponseWriter, r *http.Request, v Viewer) erro
 // store.
 const mostAhead = 2 * time.Second
 
-// checkStore checks that the store responds, and its clock.
-func (r *reader) checkStore(ctx context.Context) []Check {
+// checkStore checks that the store responds, and its clock. Viewers with a prefix are not shown the cause of
+// an error, which may concern semaphores of others.
+func (r *reader) checkStore(ctx context.Context, prefix string) (all []Check, responds bool) {
 	now, err := r.ping().wait(ctx)
 	if err != nil {
-		return []Check{{Name: "Reply", Level: fleet.LevelProblem, Text: "The store does not respond. Held permits stay held until they expire; the log of the server has the cause."}}
+		cause := "The log of the server has the cause."
+		if prefix == "" {
+			cause = "Cause: " + err.Error() + "."
+		}
+		return []Check{{Name: "Reply", Level: fleet.LevelProblem, Text: "The store does not respond. Held permits stay held until they expire. " + cause, Advice: "What needs a reply was not checked: see this page again when the store responds."}}, false
 	}
 	return []Check{
 		{Name: "Reply", Text: "The store replied in " + Brief(now.took) + ".", Level: levelOf(now.took < time.Second)},
 		{Name: "Clock", Text: fmt.Sprintf("The store's clock is %s that of this server.", difference(now.ahead)), Level: levelOf(now.ahead.Abs() < mostAhead)},
-	}
+	}, true
 }
 
 func difference(ahead time.Duration) string {

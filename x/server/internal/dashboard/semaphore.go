@@ -156,8 +156,16 @@ func (s semaphore) States() (all []state) {
 		all = append(all, state{"spent" + s.free, fmt.Sprintf("All permits of the last %s are spent. On average, one becomes free every %s.", s.Window(), Brief(s.pace())), s.Tone()})
 	case s.InUse == s.Effective && c.Capacity > 0 && !c.Draining:
 		all = append(all, state{"full", "All permits are in use.", s.Tone()})
+	case s.undecided():
+		all = append(all, state{"undecided", fmt.Sprintf("The first waiter would fit, but the store grants nothing yet: after a restart it waits until permits that it may have forgotten have expired, %s at most.", s.TTL()), "tense"})
 	}
 	return all
+}
+
+// undecided reports whether the first acquire of the queue waits although it would fit: the store does not know
+// yet what is held. Summaries have no queue, and pages but the first have a part of it.
+func (s semaphore) undecided() bool {
+	return len(s.Queue) > 0 && s.ahead == 0 && s.Queue[0].Weight <= s.Free() && s.since(s.Queue[0].Since) >= lasting
 }
 
 // pace returns the mean time between two permits of a rate.

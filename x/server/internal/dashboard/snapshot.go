@@ -46,10 +46,11 @@ type figures struct {
 	effective, inUse         int64
 	holding, waiting, listed int64
 	next, free               string
+	undecided                bool
 }
 
 func (s semaphore) figures() figures {
-	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases)), s.next, s.free}
+	return figures{s.Config, s.Effective, s.InUse, s.holding, s.waiting, int64(len(s.Leases)), s.next, s.free, s.undecided()}
 }
 
 // page returns the semaphore's page, in parts that change independently.

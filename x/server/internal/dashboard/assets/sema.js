@@ -9,7 +9,8 @@
   let updated = received; // when the page was last current
 
   const byId = id => document.getElementById(id);
-  const clock = time => new Date(time).toTimeString().slice(0, 8);
+  // All times on a page are in the zone of the server.
+  const clock = time => new Date(time + 1000 * document.body.dataset.offset).toISOString().slice(11, 19);
 
   function showState(state, text) {
     const live = byId("live");
@@ -151,7 +152,11 @@
 
   // A dialog asks for confirmation of an action. The result is shown above the page.
   document.addEventListener("htmx:afterSwap", event => {
-    if (event.detail.target.id === "ask" && !byId("dialog").open) byId("dialog").showModal();
+    if (event.detail.target.id === "ask") {
+      if (!byId("dialog").open) byId("dialog").showModal();
+      const field = byId("ask").querySelector("input[autofocus]");
+      if (field) field.setSelectionRange(field.value.length, field.value.length); // behind a prefix
+    }
     if (event.detail.target.id === "result") {
       if (byId("dialog").open) byId("dialog").close();
       byId("result").focus();
