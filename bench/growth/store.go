@@ -135,7 +135,7 @@ func storeCurves(s *storetest.Scope) []curve {
 			runs: append(inStores(s, tenfold(10, 100_000), func(o *opened, n int) float64 { fill(o, n); return pairs(o.client(), "x") }), mutexes(s)...)},
 		{name: "fleet-list", title: "A page of the list of semaphores", size: "semaphores", unit: unit, limit: flat, note: "The server also lists all semaphores, for metrics and history: once it has started, and in at most a twentieth of the time after that. A page that comes meanwhile waits for the part that the store is serving, 100 semaphores of SQLite or 1,000 of Redis, and takes up to 4 ms.",
 			runs: inStores(s, tenfold(100, 100_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/v1/semaphores?limit=100") })},
-		{name: "dashboard", title: "The overview of the dashboard", size: "semaphores", unit: unit, limit: flat, note: "One listing of all semaphores a second serves all viewers and is not part of a page. What rises is the number of rows, up to that of a page.",
+		{name: "dashboard", title: "The overview of the dashboard", size: "semaphores", unit: unit, limit: flat, note: "One listing of all semaphores a second serves all viewers. It is not part of a page, but runs on the same cores. The number of rows rises up to the 500 of a page.",
 			runs: inStores(s, tenfold(100, 100_000), func(o *opened, n int) float64 { fill(o, n); return page(o, "/ui/") })},
 		{name: "fleet-clients", title: "An acquire and a release, other clients hold permits of the semaphore", size: "clients", unit: unit, limit: flat,
 			runs: inStores(s, tenfold(1, 1000), besideClients)},
