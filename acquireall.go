@@ -106,7 +106,8 @@ func checkWants(ctx context.Context, wants []Want) error {
 			return invalid(fmt.Sprintf("want %d has no gate", i))
 		}
 		if w.N < 0 {
-			return invalid(fmt.Sprintf("want %d has a negative weight, %d", i, w.N))
+			return &Error{Op: "acquire all", Name: nameOf(w.Gate), Err: ErrInvalid,
+				Detail: fmt.Sprintf("want %d has a negative weight, %d", i, w.N), Advice: "pass a weight of 0 or more"}
 		}
 	}
 	if ctx.Err() != nil {

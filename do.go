@@ -12,7 +12,7 @@ import "context"
 func Do(ctx context.Context, gate Gate, n int64, fn func(context.Context) error) error {
 	switch {
 	case gate == nil:
-		return &Error{Op: "do", Err: ErrInvalid, Detail: "nil gate"}
+		return &Error{Op: "do", Err: ErrInvalid, Detail: "nil gate", Advice: "check the error of the function that returned the gate"}
 	case ctx == nil:
 		return &Error{Op: "do", Err: ErrInvalid, Detail: nilContext}
 	}

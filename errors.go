@@ -109,8 +109,8 @@ func Hint(err error) string {
 		if e.Advice != "" {
 			return e.Advice
 		}
-		if e.Detail == nilContext {
-			return "pass context.Background() to wait without limit"
+		if advice := e.advice(); advice != "" {
+			return advice
 		}
 	case *sentinel:
 		return e.hint
@@ -124,6 +124,19 @@ func Hint(err error) string {
 				return hint
 			}
 		}
+	}
+	return ""
+}
+
+// advice returns advice that depends on the facts of the error, or "".
+func (e *Error) advice() string {
+	switch {
+	case e.Detail == nilContext:
+		return "pass context.Background() to wait without limit"
+	case e.Weight < 0 && e.Err == ErrInvalid:
+		return "pass a weight of 0 or more"
+	case e.Weight > 0 && e.Capacity == 0 && (e.Err == ErrFull || e.Err == ErrTimeout):
+		return "raise the capacity: 0 pauses the semaphore"
 	}
 	return ""
 }

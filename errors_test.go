@@ -17,6 +17,10 @@ func TestError_ContainsTheFacts(t *testing.T) {
 		_, tooLarge := s.Acquire(t.Context(), 12)
 		_, negative := s.Acquire(t.Context(), -1)
 		_, _, split := mustAcquire(t, s, 2).Split(2)
+		one := mustAcquire(t, s, 1)
+		_, _, splitOne := one.Split(1)
+		one.Release()
+		_, _, splitNone := sema.Permit{}.Split(1)
 		held := mustAcquire(t, s, 8)
 		_, full := s.TryAcquire(t.Context(), 3)
 		_, timeout := s.Acquire(t.Context(), 3)
@@ -24,6 +28,7 @@ func TestError_ContainsTheFacts(t *testing.T) {
 		_, closed := s.Acquire(t.Context(), 1)
 		_, unnamed := sema.New(1).Acquire(t.Context(), 2)
 		_, noGate := sema.AcquireAll(t.Context(), sema.Want{})
+		_, negativeWant := sema.AcquireAll(t.Context(), sema.Want{Gate: s, N: -2})
 		held.Release()
 		for _, c := range []struct {
 			err  error
@@ -32,12 +37,15 @@ func TestError_ContainsTheFacts(t *testing.T) {
 		}{
 			{tooLarge, sema.ErrTooLarge, `sema: "db": acquire 12 of 10 permits: larger than capacity`},
 			{negative, sema.ErrInvalid, `sema: "db": acquire -1 of 10 permits: invalid argument: negative weight`},
-			{split, sema.ErrInvalid, `sema: split: invalid argument: 2 off a permit of 2: want 1 to 1`},
+			{split, sema.ErrInvalid, `sema: "db": split: invalid argument: 2 off a permit of 2: want 1 to 1`},
+			{splitOne, sema.ErrInvalid, `sema: "db": split: invalid argument: a permit of weight 1 has no parts`},
+			{splitNone, sema.ErrInvalid, `sema: split: invalid argument: the permit is inert`},
 			{full, sema.ErrFull, `sema: "db": try 3 of 10 permits: too few permits free (10 in use, 0 waiting)`},
 			{timeout, sema.ErrTimeout, `sema: "db": acquire 3 of 10 permits: waited too long: 1s (10 in use, 0 waiting)`},
 			{closed, sema.ErrClosed, `sema: "db": acquire 1 of 10 permits: closed`},
 			{unnamed, sema.ErrTooLarge, `sema: acquire 2 of 1 permits: larger than capacity`},
 			{noGate, sema.ErrInvalid, `sema: acquire all: invalid argument: want 0 has no gate`},
+			{negativeWant, sema.ErrInvalid, `sema: "db": acquire all: invalid argument: want 0 has a negative weight, -2`},
 		} {
 			wantErr(t, c.err, c.is)
 			if got := c.err.Error(); got != c.text {
@@ -102,6 +110,11 @@ func TestReasonAndHint_OfErrors(t *testing.T) {
 	closed := sema.New(1)
 	closed.Close()
 	_, isClosed := closed.Acquire(t.Context(), 1)
+	const raise, wait = "raise the capacity: 0 pauses the semaphore", time.Nanosecond
+	paused := sema.New(0, sema.MaxWait(wait))
+	_, pausedTry := paused.TryAcquire(t.Context(), 1)
+	_, pausedWait := paused.Acquire(t.Context(), 1)
+	_, negative := paused.Acquire(t.Context(), -1)
 	_, noContext := sema.New(1).Acquire(nil, 1) //lint:ignore SA1012 the nil context is what is tested
 	for _, c := range []struct {
 		err          error
@@ -110,6 +123,10 @@ func TestReasonAndHint_OfErrors(t *testing.T) {
 		{nil, "", ""},
 		{sema.ErrFull, "full", "wait with Acquire, or shed the request"},
 		{sema.ErrQueueFull, "queue-full", "shed the request, or raise MaxWaiters"},
+		{pausedTry, "full", raise},
+		{pausedWait, "timeout", raise},
+		{negative, "invalid", "pass a weight of 0 or more"},
+		{sema.Do(t.Context(), nil, 1, nil), "invalid", "check the error of the function that returned the gate"},
 		{&sema.Error{Op: "acquire", Err: sema.ErrTimeout}, "timeout", "look for permits held too long, or raise MaxWait or the capacity"},
 		{&sema.Error{Op: "acquire", Err: sema.ErrTimeout, Advice: "sleep"}, "timeout", "sleep"},
 		{fmt.Errorf("load: %w", isClosed), "closed", "create a new one: a closed one stays closed"},

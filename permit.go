@@ -142,8 +142,7 @@ func (p Permit) Slots() []int64 {
 // `go -C bench run . core --only batch`.
 func (p Permit) Split(n int64) (first, rest Permit, err error) {
 	if n <= 0 || n >= p.weight {
-		return Permit{}, Permit{}, &Error{Op: "split", Err: ErrInvalid,
-			Detail: fmt.Sprintf("%d off a permit of %d: want 1 to %d", n, p.weight, p.weight-1)}
+		return Permit{}, Permit{}, p.errSplit(n)
 	}
 	if p.Lease() != nil {
 		return p.splitLease(n)
@@ -174,6 +173,18 @@ func (p Permit) Split(n int64) (first, rest Permit, err error) {
 	}
 	other.parts.Add(1)
 	return first, rest, nil
+}
+
+// errSplit returns the error of a split that no permit of this weight allows.
+func (p Permit) errSplit(n int64) error {
+	detail := fmt.Sprintf("%d off a permit of %d: want 1 to %d", n, p.weight, p.weight-1)
+	switch p.weight {
+	case 0:
+		return &Error{Op: "split", Err: ErrInvalid, Detail: "the permit is inert"}
+	case 1:
+		detail = "a permit of weight 1 has no parts"
+	}
+	return &Error{Op: "split", Name: p.gateName(), Err: ErrInvalid, Detail: detail}
 }
 
 func errNotHeld(op string) error {

@@ -383,12 +383,15 @@ var errNoReply = errors.New("the store does not reply")
 // ErrUnavailable if the store has not replied meanwhile.
 func (s *session) timeoutError(c *call) error {
 	s.mu.Lock()
-	unresponsive := s.driver.unresponsiveSinceLocked(c.start)
+	unresponsive, window := s.driver.unresponsiveSinceLocked(c.start), s.windowLocked()
 	s.mu.Unlock()
 	if unresponsive {
 		return s.unavailableError(c)
 	}
 	fault := s.rejection(c.op, c.weight(), sema.ErrTimeout).(*sema.Error)
 	fault.Detail = s.settings.maxWait.String()
+	if window > 0 && fault.Capacity > 0 { // a rate: nothing is held that could be released
+		fault.Advice = "send fewer requests, or raise the rate or MaxWait"
+	}
 	return fault
 }

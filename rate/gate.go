@@ -309,11 +309,25 @@ func (g *Gate) PauseUntil(t time.Time) {
 	g.serveLocked()
 }
 
+// after returns the Delay of n for an error, 0 if the gate never grants n.
+func (g *Gate) after(n int64) time.Duration {
+	if d := g.Delay(n); d < math.MaxInt64 {
+		return d
+	}
+	return 0
+}
+
+// fault returns the error of a caller, with the figures.
 func (g *Gate) fault(op string, n int64, err error, detail string) *sema.Error {
 	st := g.Stats()
 	fault := &sema.Error{Op: op, Name: g.settings.Name, Weight: n, Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters, Err: err, Detail: detail}
-	if err == sema.ErrFull || err == sema.ErrQueueFull {
-		fault.After = g.Delay(n)
+	switch err {
+	case sema.ErrFull, sema.ErrQueueFull:
+		fault.After = g.after(n)
+	case sema.ErrTimeout: // nothing is held that could be released
+		fault.After, fault.Advice = g.after(n), "send fewer requests, or raise the rate or MaxWait"
+	case sema.ErrTooLarge:
+		fault.Advice = "split the request, or raise the burst"
 	}
 	return fault
 }

@@ -301,9 +301,16 @@ func TestGate_MaxWaitAndMaxWaiters(t *testing.T) {
 		if !errors.Is(err, sema.ErrTimeout) || time.Since(start) != time.Minute || !strings.Contains(err.Error(), `"mails"`) {
 			t.Errorf("after %v: %v, want ErrTimeout after 1m", time.Since(start), err)
 		}
+		var fault *sema.Error
+		if errors.As(err, &fault); fault.After != g.Delay(1) || fault.After != 59*time.Minute || !strings.Contains(sema.Hint(err), "raise the rate") {
+			t.Errorf("%+v, want the time until a permit returns, and a hint about rates", fault)
+		}
 		st := g.Stats()
 		if st.Waited != 1 || st.TimedOut != 1 || st.Rejected != 1 || st.WaitTime != time.Minute || st.Waiters != 0 {
 			t.Errorf("%+v", st)
+		}
+		if _, err := g.Acquire(t.Context(), 2); !errors.Is(err, sema.ErrTooLarge) || !strings.Contains(sema.Hint(err), "burst") {
+			t.Errorf("%v, hint %q", err, sema.Hint(err))
 		}
 	})
 }

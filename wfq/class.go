@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -376,8 +377,13 @@ func (c *class) fault(op string, n int64, err error) error {
 	} else {
 		fault.Detail = text + ", " + detail
 	}
-	if errors.Is(err, sema.ErrFull) {
-		fault.After = c.expectedWaitLocked(n)
+	switch {
+	case err == sema.ErrTooLarge && n <= st.Capacity:
+		fault.Advice = "split the request, or raise the Max of the class"
+	case errors.Is(err, sema.ErrFull):
+		if after := c.expectedWaitLocked(n); after < math.MaxInt64 { // else never, as far as is known
+			fault.After = after
+		}
 	}
 	return fault
 }

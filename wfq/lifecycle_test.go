@@ -350,11 +350,12 @@ func TestNew_RejectsInvalidArguments(t *testing.T) {
 		"Resize":                func() { wfq.New(1).Resize(-1) },
 		"Aging":                 func() { wfq.Aging(0) },
 		"Over without gate":     func() { wfq.Over(nil, 1) },
+		"Over":                  func() { wfq.Over(sema.New(1), -1) },
 		"option of another one": func() { wfq.New(1, host.Dir("x")) },
 	} {
 		func() {
 			defer func() {
-				if text, _ := recover().(string); !strings.HasPrefix(text, "wfq: ") {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "wfq: ") || strings.HasPrefix(name, "Over") && !strings.HasPrefix(text, "wfq: Over") {
 					t.Errorf("%s: %q", name, text)
 				}
 			}()
@@ -364,5 +365,24 @@ func TestNew_RejectsInvalidArguments(t *testing.T) {
 	var none context.Context
 	if _, err := wfq.New(1).Acquire(none, 1); !errors.Is(err, sema.ErrInvalid) || sema.Hint(err) == "" { //semavet:ignore wants an error
 		t.Errorf("nil context: %v", err)
+	}
+}
+
+// TestError_StatesWhatHelps checks the hints of errors, and that an error does not ask to try
+// again in 292 years.
+func TestError_StatesWhatHelps(t *testing.T) {
+	t.Parallel()
+	q := wfq.New(4, sema.Name("db"))
+	q.Set("capped", wfq.Share{Max: 2})
+	if _, err := q.Class("capped").Acquire(t.Context(), 3); !errors.Is(err, sema.ErrTooLarge) || !strings.Contains(sema.Hint(err), "Max") {
+		t.Errorf("%v, hint %q", err, sema.Hint(err))
+	}
+	if _, err := q.Class("capped").Acquire(t.Context(), 5); !errors.Is(err, sema.ErrTooLarge) || strings.Contains(sema.Hint(err), "Max") {
+		t.Errorf("%v, hint %q: a higher Max does not help", err, sema.Hint(err))
+	}
+	q.Resize(0)
+	var fault *sema.Error
+	if _, err := q.Class("a").TryAcquire(t.Context(), 1); !errors.As(err, &fault) || fault.After != 0 || !strings.Contains(sema.Hint(err), "pauses") {
+		t.Errorf("%v, hint %q", err, sema.Hint(err))
 	}
 }

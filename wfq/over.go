@@ -3,6 +3,7 @@ package wfq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sema-go/sema"
@@ -17,6 +18,9 @@ import (
 func Over(gate sema.Gate, inflight int64, opts ...Option) *Queue {
 	if gate == nil {
 		panic("wfq: Over(nil): want a gate")
+	}
+	if inflight < 0 {
+		panic(fmt.Sprintf("wfq: Over(%d): inflight is negative; use 0 to pause", inflight))
 	}
 	q := New(inflight, opts...)
 	q.under, q.admits = gate, newAdmission()

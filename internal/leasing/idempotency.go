@@ -55,7 +55,8 @@ func (m *Manager) acquireOnce(ctx context.Context, r Request) (Lease, error) {
 				return other.lease, nil
 			}
 		case <-over:
-			return Lease{}, &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: why, Detail: "another request with the same key still waits"}
+			return Lease{}, &sema.Error{Op: "acquire", Name: r.Semaphore, Weight: r.Weight, Err: why,
+				Detail: "another request with the same key still waits", Advice: "repeat the request, or let it wait longer"}
 		case <-ctx.Done():
 			return Lease{}, context.Cause(ctx)
 		}
