@@ -28,6 +28,7 @@ type Group struct {
 	mu       sync.Mutex // guards what follows
 	errs     []error    // at most one without AllErrors
 	panicked *Panic     // the first
+	waited   bool       // Wait has waited for all functions
 	failures int64      // functions that returned an error or panicked
 }
 
@@ -43,6 +44,9 @@ const (
 // New returns a group whose functions need a permit of gate each. If gate is nil, there is
 // no bound. The context of the functions ends when one of them fails, when Wait returns, or
 // when ctx ends. New panics if ctx is nil.
+//
+// A group is used once. A function that is passed to Go after Wait does not run, and the next
+// Wait returns an error that wraps [sema.ErrClosed].
 func New(ctx context.Context, gate sema.Gate, opts ...Option) *Group {
 	if ctx == nil {
 		panic("group: New: nil context (hint: pass context.Background())")
@@ -85,6 +89,7 @@ func (g *Group) GoN(n int64, fn func(ctx context.Context) error) {
 
 // TryGo runs fn like Go if a permit is free at once, and reports whether it does.
 func (g *Group) TryGo(fn func(ctx context.Context) error) bool {
+	mustHave(fn)
 	if g.failed.Load() || g.ctx.Err() != nil {
 		return false
 	}
@@ -101,7 +106,7 @@ func (g *Group) TryGo(fn func(ctx context.Context) error) bool {
 // an error if fn does not run. That error is not one of the group, which goes on.
 func (g *Group) GoWithin(ctx context.Context, n int64, fn func(ctx context.Context) error) error {
 	if ctx == nil {
-		return &sema.Error{Op: "group", Weight: n, Err: sema.ErrInvalid, Detail: "nil context"}
+		return g.invalid("nil context")
 	}
 	return g.start(ctx, n, fn, false)
 }
@@ -109,18 +114,45 @@ func (g *Group) GoWithin(ctx context.Context, n int64, fn func(ctx context.Conte
 // start runs fn once n permits are acquired, unless ctx or the group ends before. With
 // advance it may return before.
 func (g *Group) start(ctx context.Context, n int64, fn func(ctx context.Context) error, advance bool) error {
+	mustHave(fn)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && ctx != g.ctx:
 		return context.Cause(ctx)
 	case g.ctx.Err() != nil:
-		return context.Cause(g.ctx)
+		return g.over()
 	case n < 0:
-		return &sema.Error{Op: "group", Weight: n, Err: sema.ErrInvalid, Detail: "negative weight"}
+		return g.invalid(fmt.Sprintf("negative weight, %d", n))
 	case g.gate == nil || n == 0:
 		g.workers.run(g, sema.Permit{}, fn)
 		return nil
 	}
 	return g.workers.start(ctx, g, n, fn, advance)
+}
+
+// over returns why no function starts any more.
+func (g *Group) over() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waited {
+		return &sema.Error{Op: "group", Err: sema.ErrClosed, Detail: "Wait has returned, and the function does not run", Advice: "create a new group"}
+	}
+	return context.Cause(g.ctx)
+}
+
+// mustHave panics on a nil function, in the goroutine that passes it.
+func mustHave(fn func(ctx context.Context) error) {
+	if fn == nil {
+		panic("group: the function is nil")
+	}
+}
+
+// invalid returns an ErrInvalid that names the gate.
+func (g *Group) invalid(detail string) error {
+	fault := &sema.Error{Op: "group", Err: sema.ErrInvalid, Detail: detail}
+	if named, ok := g.gate.(interface{ Name() string }); ok {
+		fault.Name = named.Name()
+	}
+	return fault
 }
 
 func (g *Group) tryAcquire(n int64) (sema.Permit, error) {
@@ -159,6 +191,9 @@ func (g *Group) ended(err error, panicked *Panic) {
 // settle waits for all functions, and ends the goroutines of the group.
 func (g *Group) settle() {
 	g.functions.Wait()
+	g.mu.Lock()
+	g.waited = true
+	g.mu.Unlock()
 	g.failed.Store(true)
 	g.cancel(nil)
 	g.workers.end()
@@ -172,6 +207,12 @@ func (g *Group) fail(err error) {
 }
 
 func (g *Group) failLocked(err error) {
+	if g.waited { // for a function that Go got too late: the next Wait reports it
+		if len(g.errs) == 0 {
+			g.errs = append(g.errs, err)
+		}
+		return
+	}
 	if g.all && g.ctx.Err() == nil {
 		g.errs = append(g.errs, err)
 		return

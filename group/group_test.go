@@ -368,3 +368,78 @@ func TestNew_RejectsInvalidArguments(t *testing.T) {
 		}()
 	}
 }
+
+func TestGroup_FunctionAfterWaitIsReported(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]group.Option{"first error": nil, "all errors": {group.AllErrors}} {
+		t.Run(name, func(t *testing.T) {
+			g := group.New(ctx, sema.New(1), opts...)
+			run := func(context.Context) error { t.Error("the function ran"); return nil }
+			if err := g.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.GoWithin(ctx, 1, run); !errors.Is(err, sema.ErrClosed) {
+				t.Errorf("GoWithin: %v, want ErrClosed", err)
+			}
+			if g.TryGo(run) {
+				t.Error("TryGo reports that the function runs")
+			}
+			if err := g.Wait(); err != nil {
+				t.Errorf("Wait: %v, and nothing was lost", err)
+			}
+			g.Go(run)
+			if err := g.Wait(); !errors.Is(err, sema.ErrClosed) || sema.Hint(err) != "create a new group" {
+				t.Errorf("Wait: %v, want ErrClosed: a function did not run", err)
+			}
+		})
+	}
+	failed := group.New(ctx, nil)
+	failed.Go(func(context.Context) error { return errA })
+	for range 2 {
+		if err := failed.Wait(); err != errA {
+			t.Errorf("%v, want the first error", err)
+		}
+		failed.Go(func(context.Context) error { return errB })
+	}
+}
+
+func TestGroup_NilFunctionPanics(t *testing.T) {
+	t.Parallel()
+	g := group.New(ctx, sema.New(1))
+	for name, call := range map[string]func(){
+		"Go":       func() { g.Go(nil) },
+		"GoN":      func() { g.GoN(1, nil) },
+		"TryGo":    func() { g.TryGo(nil) },
+		"GoWithin": func() { g.GoWithin(ctx, 1, nil) }, //semavet:ignore panics
+	} {
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.Contains(text, "the function is nil") {
+					t.Errorf("%s: %q", name, text)
+				}
+			}()
+			call()
+		}()
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGroup_InvalidArgumentsNameTheGate(t *testing.T) {
+	t.Parallel()
+	g := group.New(ctx, sema.New(1, sema.Name("db")))
+	run := func(context.Context) error { return nil }
+	var none context.Context
+	for want, err := range map[string]error{
+		`sema: "db": group: invalid argument: negative weight, -2`: g.GoWithin(ctx, -2, run),
+		`sema: "db": group: invalid argument: nil context`:         g.GoWithin(none, 1, run),
+	} {
+		if !errors.Is(err, sema.ErrInvalid) || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
