@@ -202,7 +202,7 @@ func (c *Client) configure(ctx context.Context, op, name string, change func(*Co
 // Resize sets the capacity of a semaphore for all its clients. 0 pauses it.
 func (c *Client) Resize(ctx context.Context, name string, capacity int64) error {
 	if capacity < 0 {
-		return &sema.Error{Op: "resize", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("capacity %d", capacity)}
+		return &sema.Error{Op: "resize", Name: name, Err: sema.ErrInvalid, Detail: fmt.Sprintf("capacity %d: want 0 to %d", capacity, int64(protocol.MaxCapacity))}
 	}
 	return c.configure(ctx, "resize", name, func(config *Config) { config.Capacity = capacity })
 }
@@ -251,8 +251,27 @@ func (c *Client) Revoke(ctx context.Context, name string, r Revocation) error {
 	if err := r.Check(); err != nil {
 		return withName("revoke", name, err)
 	}
-	return withName("revoke", name, c.store.Administer(ctx, name, Command{Revoke: &r}))
+	err := c.store.Administer(ctx, name, Command{Revoke: &r})
+	if errors.Is(err, fs.ErrNotExist) { // the semaphore or the lease
+		_, missed := c.store.Inspect(ctx, name)
+		switch {
+		case missed == nil:
+			return &sema.Error{Op: "revoke", Name: name, Err: missingLease(r.Lease)}
+		case !errors.Is(missed, fs.ErrNotExist):
+			return err
+		}
+	}
+	return withName("revoke", name, err)
 }
+
+// missingLease is the [io/fs.ErrNotExist] of a lease, with a hint.
+type missingLease LeaseID
+
+func (l missingLease) Error() string { return fmt.Sprintf("no lease %d", uint64(l)) }
+func (missingLease) Unwrap() error   { return fs.ErrNotExist }
+
+// Hint returns the advice that [sema.Hint] reports.
+func (missingLease) Hint() string { return "it has ended, or check the number: Info lists the leases" }
 
 // Delete removes a semaphore. Its holders lose their permits, and are notified with the
 // reply to their next heartbeat.

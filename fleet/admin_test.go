@@ -82,6 +82,12 @@ func TestClient_RevokeFreesAndNotifies(t *testing.T) {
 			wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Holders[0].Lease, Why: why}), sema.ErrInvalid)
 		}
 		wantErr(t, p.Err(), nil)
+		for name, want := range map[string]string{"db": "no lease 5", "other": "no such semaphore"} {
+			err := c.Revoke(context.Background(), name, fleet.Revocation{Lease: 5})
+			if wantErr(t, err, fs.ErrNotExist); !strings.Contains(err.Error(), want) || sema.Hint(err) == "" {
+				t.Errorf("%s: %v, want %q and a hint", name, err, want)
+			}
+		}
 		wantErr(t, c.Revoke(context.Background(), "db", fleet.Revocation{Lease: snapshot.Holders[0].Lease, AtOnce: false}), nil)
 		mustAcquire(t, s, 1).Release()
 		wantErr(t, p.Err(), sema.ErrLost)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -455,9 +456,11 @@ func TestOpen_ByURL(t *testing.T) {
 	s := semaphore(t, c, of(1))
 	mustAcquire(t, s, 1).Release()
 	wantErr(t, c.Close(context.Background()), nil)
-	for _, storeURL := range []string{"nosuch://host", "redis://user:secret@%zz"} {
+	for _, storeURL := range []string{"nosuch://host", "redis://user:secret@%zz", "127.0.0.1:6379", "redis", ""} {
 		_, err := fleet.Open(context.Background(), storeURL)
-		wantErr(t, err, sema.ErrInvalid)
+		if wantErr(t, err, sema.ErrInvalid); sema.Hint(err) == "" {
+			t.Errorf("%q: %v has no hint", storeURL, err)
+		}
 	}
 }
 
@@ -471,6 +474,12 @@ func TestClient_RejectsInvalidOptionsAndNames(t *testing.T) {
 	} {
 		_, err := c.Semaphore("a", o.capacity, o.opts...)
 		wantErr(t, err, sema.ErrInvalid)
+	}
+	if _, err := c.Semaphore("a", 1, fleet.TTL(time.Millisecond)); !strings.Contains(err.Error(), "TTL of 1ms: want 100ms to ") {
+		t.Error(err)
+	}
+	if err := c.Resize(context.Background(), "a", -1); !strings.Contains(err.Error(), "capacity -1: want 0 to ") {
+		t.Error(err)
 	}
 	for _, name := range []string{"", "a b", "ä", "{a}", string(make([]byte, 201))} {
 		_, err := c.Semaphore(name, 1)

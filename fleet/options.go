@@ -205,14 +205,18 @@ func newSettings(name string, capacity int64, opts []Option) (*settings, error) 
 	}
 	for _, opt := range opts {
 		if err := s.apply(opt); err != nil {
-			return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error()}
+			return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error(), Advice: sema.Hint(err)}
 		}
 	}
 	s.shared = append([]sema.SharedOption{sema.Name(name)}, s.shared...)
 	common := sema.SettingsOf(s.shared...)
 	s.label, s.maxWait, s.config.MaxWaiters = common.Name, common.MaxWait, common.MaxWaiters
+	err := s.checkUnused()
 	s.fill()
-	if err := s.check(); err != nil {
+	if err == nil {
+		err = s.check()
+	}
+	if err != nil {
 		return nil, &sema.Error{Op: "open", Name: name, Err: sema.ErrInvalid, Detail: err.Error(), Advice: sema.Hint(err)}
 	}
 	return s, nil
@@ -227,7 +231,7 @@ func (s *settings) apply(opt Option) error {
 	case sema.SharedOption:
 		s.shared = append(s.shared, o)
 	default:
-		return fmt.Errorf("option %T is of another scope", opt)
+		return &adviceError{fmt.Sprintf("%T is not an option of package fleet", opt), "use options of package fleet, and those that are a sema.SharedOption"}
 	}
 	return nil
 }
@@ -240,6 +244,18 @@ func (s *settings) fill() {
 	s.quantum = cmp.Or(s.quantum, defaultQuantum)
 	s.failOpen.after = cmp.Or(s.failOpen.after, max(cmp.Or(s.config.TTL, defaultTTL), minFailOpenAfter))
 	s.failOpen.until = cmp.Or(s.failOpen.until, s.failOpen.after)
+}
+
+// checkUnused fails if an option has no effect because the one that it refines is missing.
+// It must be called before fill.
+func (s *settings) checkUnused() error {
+	switch {
+	case s.mode == ModeExact && (s.block != 0 || s.quantum != 0):
+		return &adviceError{"Block and Quantum have no effect in ModeExact", "add ModePooled, or omit them"}
+	case s.failOpen.limit == 0 && (s.failOpen.after != 0 || s.failOpen.until != 0):
+		return &adviceError{"FailOpenAfter and RecoverAfter have no effect without FailOpen", "add FailOpen: without it, acquires fail while the store does not reply"}
+	}
+	return nil
 }
 
 // check fails if settings are invalid or contradict each other.

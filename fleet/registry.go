@@ -41,6 +41,9 @@ func Open(ctx context.Context, storeURL string) (*Client, error) {
 	return New(store), nil
 }
 
+// wantURL is the advice for a text that is no URL.
+const wantURL = "name the store as in redis://host:6379 or sqlite:///path"
+
 // OpenStore opens the store at a URL, for programs that need no client, or several.
 func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 	if err := checkContext(ctx, "open", ""); err != nil {
@@ -49,18 +52,18 @@ func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 	u, err := url.Parse(storeURL)
 	if err != nil {
 		// The error contains the URL, which may contain a password.
-		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "the URL of the store cannot be parsed"}
+		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: "the URL of the store cannot be parsed", Advice: wantURL}
 	}
 	factories.mu.Lock()
 	f := factories.byScheme[u.Scheme]
 	known := slices.Sorted(maps.Keys(factories.byScheme))
 	factories.mu.Unlock()
 	if u.Scheme == "" {
-		what := "has no scheme, such as sqlite:///path"
+		what := "has no scheme"
 		if storeURL == "" {
 			what = "is empty"
 		}
-		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("the URL of the store %s (registered: %s)", what, strings.Join(known, ", "))}
+		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("the URL of the store %s (registered: %s)", what, strings.Join(known, ", ")), Advice: wantURL}
 	}
 	if f == nil {
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid,

@@ -5,6 +5,8 @@ package host_test
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -52,9 +54,14 @@ func TestSemaphore_ErrorsHaveHints(t *testing.T) {
 	_, noGroup := host.Open("a", 1, host.ShareWithGroup("no such group"))
 	_, noDir := host.Open("a", 1, host.Dir(""))
 	_, missing := host.Open("a", host.Existing, host.Dir(dir))
+	_, nowhere := host.Open("a", 1, host.Dir(filepath.Join(dir, "none")))
+	gone := host.Remove("none", host.Dir(dir))
+	if !errors.Is(gone, fs.ErrNotExist) || strings.Contains(gone.Error(), "open") || strings.Contains(sema.Hint(gone), "create") {
+		t.Errorf("Remove: %v, hint %q", gone, sema.Hint(gone))
+	}
 	sem, _, _ := open(t, 1)
 	for about, err := range map[string]error{
-		"name": badName, "capacity": badCapacity, "group": noGroup, "dir": noDir, "missing": missing, "in use": host.Remove("none", host.Dir(dir)),
+		"name": badName, "capacity": badCapacity, "group": noGroup, "dir": noDir, "missing": missing, "remove": gone, "no directory": nowhere,
 		"resize": sem.Resize(context.Background(), -1), "max waiters": sem.SetMaxWaiters(context.Background(), -2),
 		"deleted": host.ErrDeleted, "damaged": host.ErrDamaged,
 	} {

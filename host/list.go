@@ -148,6 +148,9 @@ func Remove(name string, opts ...Option) error {
 	}
 	for start := time.Now(); ; time.Sleep(openPause) {
 		f, err := openFile(name, path, stored{capacity: Existing}, s.access)
+		if errors.Is(err, fs.ErrNotExist) {
+			return &sema.Error{Op: op, Name: name, Err: fs.ErrNotExist, Detail: path, Advice: "check the name, the user and the directory: List returns the semaphores"}
+		}
 		if err != nil {
 			return err
 		}

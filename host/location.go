@@ -192,7 +192,7 @@ func (a access) checkOwn(dir string) error {
 func (a access) checkNamed(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return err
+		return &sema.Error{Err: err, Advice: "check the path, and that this user can read it: Dir does not create directories"}
 	}
 	if a.shared() && info.Mode()&0o002 != 0 {
 		return invalid(dir+" can be written by all users", "use a directory of the group")

@@ -275,11 +275,11 @@ func (c Config) Check() error {
 	case c.MaxWaiters < NoWaiters:
 		return fmt.Errorf("at most %d waiters: want 0 for no bound, %d for none, or more", c.MaxWaiters, NoWaiters)
 	case c.TTL < minTTL || c.TTL > maxTime:
-		return fmt.Errorf("TTL of %d µs: want %d to %d", c.TTL, minTTL, maxTime)
+		return fmt.Errorf("TTL of %v: want %v to %v", c.TTL.duration(), minTTL.duration(), maxTime.duration())
 	case c.Kind > Rate:
 		return fmt.Errorf("kind %d is unknown", c.Kind)
 	case c.Kind == Rate && (c.Window <= 0 || c.Window > maxTime):
-		return fmt.Errorf("window of %d µs: want 1 to %d", c.Window, maxTime)
+		return fmt.Errorf("window of %v: want %v to %v", c.Window.duration(), Micros(1).duration(), maxTime.duration())
 	case c.Numbered && (c.Kind == Rate || c.Whole != 0):
 		return errors.New("numbered permits: want a semaphore of one store whose permits are released")
 	case c.Numbered && c.Capacity > MaxNumbered:

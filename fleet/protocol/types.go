@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"time"
 )
 
 // Version is the version of the protocol. Adjacent versions interoperate: an [Op] with an
@@ -14,6 +15,8 @@ const Version = 1
 // A Micros is a time on a store's clock, in microseconds since 1970, or a duration.
 // Microseconds are the finest resolution that all stores have.
 type Micros int64
+
+func (m Micros) duration() time.Duration { return time.Duration(m) * time.Microsecond }
 
 // A Kind selects when permits are returned.
 type Kind uint8
