@@ -505,3 +505,13 @@ func TestController_DoReportsResults(t *testing.T) {
 		t.Errorf("%d permits leaked", st.InUse)
 	}
 }
+
+func TestController_StringWithoutAQueueHasNoLimit(t *testing.T) {
+	t.Parallel()
+	if got, want := admit.New(admit.Config{Name: "api"}).String(), `controller "api": 0 in flight, 0 waiting`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := admit.New(admit.Config{Name: "api", Queue: wfq.New(2)}).String(), `controller "api": 0 of 2 in flight, 0 waiting`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

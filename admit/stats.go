@@ -77,7 +77,11 @@ func (c *Controller) Name() string { return c.config.Name }
 // String returns the name and the state in one line.
 func (c *Controller) String() string {
 	st := c.Stats()
-	text := fmt.Sprintf("controller %q: %d of %d in flight, %d waiting", c.config.Name, st.InUse, st.Capacity, st.Waiters)
+	of := ""
+	if st.Capacity < sema.MaxCapacity {
+		of = fmt.Sprintf(" of %d", st.Capacity)
+	}
+	text := fmt.Sprintf("controller %q: %d%s in flight, %d waiting", c.config.Name, st.InUse, of, st.Waiters)
 	for _, state := range []struct {
 		on   bool
 		text string

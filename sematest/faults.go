@@ -2,6 +2,7 @@ package sematest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -27,6 +28,7 @@ func Delay(most time.Duration) Fault { return func(p *plan) { p.delay = most } }
 // Reject fails a share of the acquires, from 0 to 1, with an error such as
 // [sema.ErrTimeout] or [sema.ErrUnavailable].
 func Reject(share float64, err error) Fault {
+	mustBeShare("Reject", share)
 	return func(p *plan) { p.reject, p.rejectWith = share, err }
 }
 
@@ -34,12 +36,22 @@ func Reject(share float64, err error) Fault {
 // as an expired lease is lost: Lost is closed, Err returns [sema.ErrLost], and the gate
 // may grant the permit to another caller.
 func Lose(share float64, within time.Duration) Fault {
+	mustBeShare("Lose", share)
 	return func(p *plan) { p.lose, p.loseWithin = share, within }
 }
 
 // Starve makes a share of the acquires, from 0 to 1, wait until their context ends,
 // whatever is free.
-func Starve(share float64) Fault { return func(p *plan) { p.starve = share } }
+func Starve(share float64) Fault {
+	mustBeShare("Starve", share)
+	return func(p *plan) { p.starve = share }
+}
+
+func mustBeShare(fault string, share float64) {
+	if !(share >= 0 && share <= 1) { // also if it is not a number
+		panic(fmt.Sprintf("sematest: %s(%v): want a share from 0 to 1, such as 0.05", fault, share))
+	}
+}
 
 // A Faulty is a gate that injects faults into another one. It is safe for concurrent
 // use.

@@ -3,6 +3,8 @@ package sematest_test
 import (
 	"context"
 	"errors"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,5 +209,27 @@ func TestWrap_SameSeedSameFaults(t *testing.T) {
 	}
 	if same == len(other) {
 		t.Error("another seed injects the same faults")
+	}
+}
+
+func TestFault_RejectsSharesAboveOne(t *testing.T) {
+	t.Parallel()
+	for name, create := range map[string]func(share float64){
+		"Reject": func(share float64) { sematest.Reject(share, sema.ErrTimeout) },
+		"Lose":   func(share float64) { sematest.Lose(share, 0) },
+		"Starve": func(share float64) { sematest.Starve(share) },
+	} {
+		for _, share := range []float64{-0.1, 5, math.NaN()} { // 5 was meant to be 5 %
+			func() {
+				defer func() {
+					if text, _ := recover().(string); !strings.HasPrefix(text, "sematest: "+name) {
+						t.Errorf("%s(%v): %q", name, share, text)
+					}
+				}()
+				create(share)
+			}()
+		}
+		create(0)
+		create(1)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 // NoneHeld fails the test if permits of the gates are held, or callers wait for them, when
 // the test ends. The gates need a method Stats that returns [sema.Stats], as those of
-// package sema have. With [sema.DiagnoseFull] the report shows where the permits were
-// acquired. Permits of a rate are not held, and return by time: leave rates out.
+// package sema have. With a name and [sema.DiagnoseFull] the report shows where the
+// permits were acquired. Permits of a rate are not held, and return by time: leave rates out.
 func NoneHeld(t testing.TB, gates ...sema.Gate) {
 	t.Helper()
 	for _, g := range gates {
@@ -22,7 +22,7 @@ func NoneHeld(t testing.TB, gates ...sema.Gate) {
 	t.Cleanup(func() {
 		for _, g := range gates {
 			if st := g.(statistics).Stats(); st.InUse > 0 || st.Waiters > 0 {
-				t.Errorf("sematest: %s: %d permits held and %d callers waiting at the end of the test%s", describe(g), st.InUse, st.Waiters, sitesOf(g))
+				t.Errorf("sematest: %s: %d permits held and %d callers waiting at the end of the test%s", describe(g), st.InUse, st.Waiters, sitesOf(g, st.InUse))
 			}
 		}
 	})
@@ -46,18 +46,23 @@ func nameOf(g any) string {
 	return ""
 }
 
-// sitesOf returns where the held permits of a gate were acquired, as far as diagnostics
-// know.
-func sitesOf(g sema.Gate) string {
-	name := nameOf(g)
-	if name == "" {
+// sitesOf returns where the held permits of a gate were acquired, as far as the diagnostics
+// have recorded it, or how to have them recorded. They know a gate by its name, which others
+// may have, too.
+func sitesOf(g sema.Gate, held int64) string {
+	if held == 0 {
 		return ""
 	}
 	var b strings.Builder
-	for _, h := range sema.Holders() {
-		if h.Name == name {
-			fmt.Fprintf(&b, "\n    %d acquired at %s", h.Weight, h.Site)
+	if name := nameOf(g); name != "" {
+		for _, h := range sema.Holders() {
+			if h.Name == name {
+				fmt.Fprintf(&b, "\n    under this name, %d acquired at %s", h.Weight, h.Site)
+			}
 		}
+	}
+	if b.Len() == 0 {
+		return "\n    hint: a name of its own and sema.Diagnose(sema.DiagnoseFull) show where they were acquired"
 	}
 	return b.String()
 }

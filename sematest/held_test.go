@@ -68,3 +68,21 @@ func TestNoneHeld_NeedsStats(t *testing.T) {
 		t.Errorf("%q, want that the gate has no Stats", r.errors)
 	}
 }
+
+func TestNoneHeld_AdvisesWithoutDiagnostics(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]sema.Option{nil, {sema.Name("db of TestNoneHeld_Advises")}} {
+		s := sema.New(1, opts...)
+		r := &recordingTB{TB: t}
+		sematest.NoneHeld(r, s)
+		p, err := s.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+		p.Release()
+		if len(r.errors) != 1 || !strings.Contains(r.errors[0], "DiagnoseFull") {
+			t.Errorf("%q, want advice", r.errors)
+		}
+	}
+}
