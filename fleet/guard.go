@@ -10,14 +10,17 @@ import (
 
 // A Fence distinguishes live leases from ended ones, however many are live at a time. Send
 // it with every write to the resource that the permit protects; see [Guard]. It is the
-// protocol's type, so that it can be sent unchanged.
+// protocol's type, so that it can be sent unchanged. Of a semaphore with one permit, Seq alone
+// is a fencing token: each later lease has a higher one.
 type Fence = protocol.Fence
 
 // A Guard protects a resource: it rejects writes with the fence of a lease that has ended,
 // and never rejects a live lease. Pass it the fence of the permit ([LeaseOf]) with every
 // write. The zero Guard is ready to use. Keep one Guard for each semaphore that protects
-// the resource, and store it with the resource. Permits of a rate, and of a local limit,
-// have no fence.
+// the resource, in the process that owns the resource: a new Guard admits every lease until a
+// later one has presented its fence. A resource without such a process, such as a table,
+// compares Seq and Floor of the fence itself; docs/fleet.md has the statement. Permits of a
+// rate, and of a local limit, have no fence.
 type Guard struct {
 	mu      sync.Mutex
 	floor   protocol.Seq

@@ -137,8 +137,9 @@ func (e *Exporter) AddRegistry(r *registry.Registry) { e.set.AddRegistry(r) }
 
 // Add exports one gate under a name: a semaphore of any scope, a rate, a fair queue, a pool,
 // a controller of admission, or a gate of your own with a method Stats as
-// [registry.Registry.Add] wants it. A [group.Keyed] must be added under its own name; its
-// keys are exported as classes. Add panics if the name or the gate was added before.
+// [registry.Registry.Add] wants it. A [github.com/sema-go/sema/group.Keyed] must be added
+// under its own name; its keys are exported as classes. Add panics if the name or the gate
+// was added before.
 func (e *Exporter) Add(name string, gate any) { e.set.Add(name, gate) }
 
 // Remove ends the export of a gate that Add has added, and reports whether it was there.
