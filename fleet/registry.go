@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -32,7 +34,8 @@ func Register(scheme string, f Factory) {
 }
 
 // Open returns a client of the store at a URL: "mem:", "sqlite:///path", … The package of
-// the store must be imported; x/stores imports all of them.
+// the store must be imported; x/stores imports all of them. If the store does not reply in
+// time, or before the deadline of ctx, the error wraps [sema.ErrUnavailable].
 func Open(ctx context.Context, storeURL string) (*Client, error) {
 	store, err := OpenStore(ctx, storeURL)
 	if err != nil {
@@ -56,18 +59,24 @@ func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 	}
 	factories.mu.Lock()
 	f := factories.byScheme[u.Scheme]
-	known := slices.Sorted(maps.Keys(factories.byScheme))
+	known := strings.Join(slices.Sorted(maps.Keys(factories.byScheme)), ", ")
 	factories.mu.Unlock()
+	known = cmp.Or(known, "none")
 	if u.Scheme == "" {
 		what := "has no scheme"
 		if storeURL == "" {
 			what = "is empty"
 		}
-		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("the URL of the store %s (registered: %s)", what, strings.Join(known, ", ")), Advice: wantURL}
+		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid, Detail: fmt.Sprintf("the URL of the store %s (registered: %s)", what, known), Advice: wantURL}
 	}
 	if f == nil {
 		return nil, &sema.Error{Op: "open", Err: sema.ErrInvalid,
-			Detail: fmt.Sprintf("no store for %q URLs (registered: %s)", u.Scheme, strings.Join(known, ", ")), Advice: "import the package of the store, or x/stores for all"}
+			Detail: fmt.Sprintf("no store for %q URLs (registered: %s)", u.Scheme, known), Advice: "import the package of the store, or x/stores for all"}
 	}
-	return f(ctx, u)
+	store, err := f(ctx, u)
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	if err != nil && late && FaultOf(err) == "" && !errors.Is(err, sema.ErrUnavailable) && !errors.Is(err, sema.ErrInvalid) {
+		return nil, fmt.Errorf("%w: open %s://%s: %w", sema.ErrUnavailable, u.Scheme, u.Host, err) // without the user and the password
+	}
+	return store, err
 }
