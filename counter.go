@@ -281,5 +281,12 @@ func (c *Counter) fault(op string, n int64, err error, detail string) error {
 	if err == ErrTimeout {
 		detail = c.maxWait.String()
 	}
-	return &Error{Op: op, Name: c.name, Weight: n, Capacity: c.Max(), Waiters: c.Waiters(), Err: err, Detail: detail}
+	fault := &Error{Op: op, Name: c.name, Weight: n, Capacity: c.Max(), Waiters: c.Waiters(), Err: err, Detail: detail}
+	switch err {
+	case ErrOverRelease:
+		fault.Advice = "post at most what was taken, or create the counter with a higher maximum"
+	case ErrTooLarge:
+		fault.Advice = "wait for less, or create the counter with a higher maximum"
+	}
+	return fault
 }

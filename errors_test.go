@@ -115,6 +115,8 @@ func TestReasonAndHint_OfErrors(t *testing.T) {
 	_, pausedTry := paused.TryAcquire(t.Context(), 1)
 	_, pausedWait := paused.Acquire(t.Context(), 1)
 	_, negative := paused.Acquire(t.Context(), -1)
+	_, wide := sema.NewStriped(4).Acquire(t.Context(), 2)
+	counter := sema.NewCounter(0, 2)
 	_, noContext := sema.New(1).Acquire(nil, 1) //lint:ignore SA1012 the nil context is what is tested
 	for _, c := range []struct {
 		err          error
@@ -126,6 +128,9 @@ func TestReasonAndHint_OfErrors(t *testing.T) {
 		{pausedTry, "full", raise},
 		{pausedWait, "timeout", raise},
 		{negative, "invalid", "pass a weight of 0 or more"},
+		{wide, "too-large", "acquire permits of weight 1, or use a Semaphore"},
+		{counter.Wait(t.Context(), 3), "too-large", "wait for less, or create the counter with a higher maximum"},
+		{counter.Post(3), "over-release", "post at most what was taken, or create the counter with a higher maximum"},
 		{sema.Do(t.Context(), nil, 1, nil), "invalid", "check the error of the function that returned the gate"},
 		{&sema.Error{Op: "acquire", Err: sema.ErrTimeout}, "timeout", "look for permits held too long, or raise MaxWait or the capacity"},
 		{&sema.Error{Op: "acquire", Err: sema.ErrTimeout, Advice: "sleep"}, "timeout", "sleep"},

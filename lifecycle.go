@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,7 @@ func (c *core) waitIdle(ctx context.Context, under section, op, name string, res
 	c.idleWaiters = append(c.idleWaiters, idle)
 	under.unlock(c.settleLocked())
 	var why error
+	advice := ""
 	select {
 	case <-idle:
 		return nil
@@ -134,6 +136,7 @@ func (c *core) waitIdle(ctx context.Context, under section, op, name string, res
 		why = errResumed
 	case <-ctx.Done():
 		why = context.Cause(ctx)
+		advice = cmp.Or(Hint(why), "wait again, or find the holders with SEMA_DEBUG=full")
 	}
 	under.lock()
 	c.idleWaiters = slices.DeleteFunc(c.idleWaiters, func(i chan struct{}) bool { return i == idle })
@@ -142,5 +145,6 @@ func (c *core) waitIdle(ctx context.Context, under section, op, name string, res
 	if left == 0 {
 		return nil // it became idle at the same moment
 	}
-	return &Error{Op: op, Name: name, InUse: int64(left), Err: why, Detail: fmt.Sprintf("%d of %d permits are still held", left, capacity)}
+	return &Error{Op: op, Name: name, InUse: int64(left), Err: why, Detail: fmt.Sprintf("%d of %d permits are still held", left, capacity),
+		Advice: advice}
 }

@@ -147,7 +147,7 @@ func TestDrain_TimeoutReportsHeldPermitsAndKeepsDraining(t *testing.T) {
 		defer cancel()
 		err := s.Drain(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
-		if !strings.Contains(err.Error(), "3 of 5 permits are still held") || !strings.Contains(err.Error(), `"db"`) {
+		if !strings.Contains(err.Error(), "3 of 5 permits are still held") || !strings.Contains(sema.Hint(err), "SEMA_DEBUG") || !strings.Contains(err.Error(), `"db"`) {
 			t.Errorf("%v", err)
 		}
 		if !s.Stats().Draining {

@@ -325,7 +325,11 @@ func (s *Striped) acquireTrivial(ctx context.Context, op string, n int64) (Permi
 
 func (s *Striped) fault(op string, n int64, err error, detail string) error {
 	st := s.Stats()
-	return &Error{Op: op, Name: s.name, Weight: n, Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters, Err: err, Detail: detail}
+	fault := &Error{Op: op, Name: s.name, Weight: n, Capacity: st.Capacity, InUse: st.InUse, Waiters: st.Waiters, Err: err, Detail: detail}
+	if err == ErrTooLarge {
+		fault.Advice = "acquire permits of weight 1, or use a Semaphore"
+	}
+	return fault
 }
 
 // mustBeNew panics on a Striped that NewStriped did not create. Such a Striped has no

@@ -3,6 +3,7 @@ package admit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -285,11 +286,11 @@ func (a *attempt) refund() {
 
 // invalid returns the error of a request that is no valid one.
 func (c *Controller) invalid(ctx context.Context, r Request) error {
-	detail := "nil context"
-	if ctx != nil {
-		detail = "negative weight or cost"
+	if ctx == nil {
+		return &sema.Error{Op: "admit", Name: c.config.Name, Err: sema.ErrInvalid, Detail: "nil context"}
 	}
-	return &sema.Error{Op: "admit", Name: c.config.Name, Weight: r.Weight, Err: sema.ErrInvalid, Detail: detail}
+	return &sema.Error{Op: "admit", Name: c.config.Name, Err: sema.ErrInvalid,
+		Detail: fmt.Sprintf("weight %d and cost %d", r.Weight, r.Cost), Advice: "pass a weight and a cost of 0 or more"}
 }
 
 // later returns now + d, or the latest time if the sum overflows: a duration of

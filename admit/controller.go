@@ -90,6 +90,9 @@ func New(config Config) *Controller {
 	if config.MaxWait < 0 {
 		panic("admit: New: Config.MaxWait is negative; use 0 for no bound")
 	}
+	if config.Resizes != nil && config.Limit == nil {
+		panic("admit: New: Config.Resizes is set, and Config.Limit, which would resize it, is not")
+	}
 	if config.Queue == nil {
 		config.Queue = wfq.New(math.MaxInt64, sema.Name(config.Name))
 	}

@@ -515,3 +515,27 @@ func TestController_StringWithoutAQueueHasNoLimit(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+func TestController_InvalidRequestsNameTheNumbers(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{Name: "api"})
+	for want, r := range map[string]admit.Request{
+		`sema: "api": admit: invalid argument: weight -1 and cost 0`: {Weight: -1},
+		`sema: "api": admit: invalid argument: weight 1 and cost -2`: {Weight: 1, Cost: -2},
+	} {
+		_, err := c.Admit(t.Context(), r)
+		if !errors.Is(err, sema.ErrInvalid) || err.Error() != want || sema.Hint(err) == "" {
+			t.Errorf("got  %v, hint %q\nwant %s", err, sema.Hint(err), want)
+		}
+	}
+}
+
+func TestNew_RejectsResizesWithoutLimit(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "admit: New: Config.Resizes") {
+			t.Errorf("%q", text)
+		}
+	}()
+	admit.New(admit.Config{Resizes: sema.New(1)})
+}

@@ -205,7 +205,7 @@ func TestSemaphore_Drain(t *testing.T) {
 	defer cancel()
 	err := sem.Drain(brief)
 	wantErr(t, err, context.DeadlineExceeded)
-	if !strings.Contains(err.Error(), "2 of 2 permits are still held") {
+	if !strings.Contains(err.Error(), "2 of 2 permits are still held") || !strings.Contains(sema.Hint(err), "Inspect") {
 		t.Error(err)
 	}
 	wantErr(t, <-waiter, sema.ErrDraining)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,6 +135,7 @@ func (s *Semaphore) waitDrained(ctx context.Context, op string) error {
 	for {
 		info, err := f.inspect(context.WithoutCancel(ctx), false)
 		var why error
+		advice := ""
 		switch {
 		case err != nil:
 			return f.wrap(op, err)
@@ -145,10 +147,12 @@ func (s *Semaphore) waitDrained(ctx context.Context, op string) error {
 			why = sema.ErrClosed
 		case ctx.Err() != nil:
 			why = context.Cause(ctx)
+			advice = cmp.Or(sema.Hint(why), "wait again; Inspect lists the holders")
 		}
 		if why != nil {
 			return &sema.Error{Op: op, Name: s.name, InUse: info.Stats.InUse, Err: why,
-				Detail: fmt.Sprintf("%d of %d permits are still held", info.Stats.InUse, info.Stats.Capacity)}
+				Detail: fmt.Sprintf("%d of %d permits are still held", info.Stats.InUse, info.Stats.Capacity),
+				Advice: advice}
 		}
 		select {
 		case <-time.After(f.timing.poll):

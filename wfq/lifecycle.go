@@ -1,6 +1,7 @@
 package wfq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,6 +114,7 @@ func (q *Queue) waitIdle(ctx context.Context, op string, resumed <-chan struct{}
 	q.idle = append(q.idle, idle)
 	q.unlock()
 	var why error
+	advice := ""
 	select {
 	case <-idle:
 		return nil
@@ -120,6 +122,7 @@ func (q *Queue) waitIdle(ctx context.Context, op string, resumed <-chan struct{}
 		why = errResumed
 	case <-ctx.Done():
 		why = context.Cause(ctx)
+		advice = cmp.Or(sema.Hint(why), "wait again, or find the holders with SEMA_DEBUG=full")
 	}
 	q.lock()
 	q.idle = slices.DeleteFunc(q.idle, func(c chan struct{}) bool { return c == idle })
@@ -128,9 +131,11 @@ func (q *Queue) waitIdle(ctx context.Context, op string, resumed <-chan struct{}
 	if left == 0 {
 		return nil // it became idle at the same moment
 	}
-	return q.fault(op, why, fmt.Sprintf("%d of %d permits are still held", left, capacity))
+	fault := q.fault(op, why, fmt.Sprintf("%d of %d permits are still held", left, capacity))
+	fault.Advice = advice
+	return fault
 }
 
-func (q *Queue) fault(op string, err error, detail string) error {
+func (q *Queue) fault(op string, err error, detail string) *sema.Error {
 	return &sema.Error{Op: op, Name: q.settings.Name, InUse: q.Stats().InUse, Err: err, Detail: detail}
 }
