@@ -36,19 +36,32 @@ func (t *Turnstile) Pass(ctx context.Context) error {
 	if err == nil {
 		p.Release()
 	}
-	return err
+	return ifShut(err)
 }
 
 // Acquire waits for its turn, and holds the turnstile until the permit is released: no
 // other goroutine passes. It implements [sema.Gate].
 func (t *Turnstile) Acquire(ctx context.Context, n int64) (sema.Permit, error) {
-	return t.gate.Acquire(ctx, n)
+	p, err := t.gate.Acquire(ctx, n)
+	return p, ifShut(err)
 }
 
 // TryAcquire holds the turnstile if it is open and no goroutine waits. It implements
 // [sema.Gate].
 func (t *Turnstile) TryAcquire(ctx context.Context, n int64) (sema.Permit, error) {
-	return t.gate.TryAcquire(ctx, n)
+	p, err := t.gate.TryAcquire(ctx, n)
+	return p, ifShut(err)
+}
+
+// ifShut adds the advice for a turnstile that is shut, whose semaphore is paused, to an error.
+func ifShut(err error) error {
+	fault, ok := err.(*sema.Error)
+	if !ok || fault.Capacity > 0 || fault.Weight <= 0 || fault.Err != sema.ErrFull && fault.Err != sema.ErrTimeout {
+		return err
+	}
+	shut := *fault // observers may have the original
+	shut.Advice = "wait until the turnstile is opened: it is shut"
+	return &shut
 }
 
 // Shut stops all goroutines that have not passed yet, until Open. A goroutine that holds the

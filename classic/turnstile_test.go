@@ -109,3 +109,26 @@ func TestTurnstile_Explored(t *testing.T) {
 		}
 	})
 }
+
+func TestTurnstile_ErrorsHaveTheHintOfAShutOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := classic.NewTurnstile(sema.MaxWait(time.Minute))
+		held := mustAcquire(t, s, 1)
+		_, busy := s.TryAcquire(t.Context(), 1)
+		if wantErr(t, busy, sema.ErrFull); sema.Hint(busy) != sema.Hint(sema.ErrFull) {
+			t.Errorf("held: %q", sema.Hint(busy))
+		}
+		held.Release()
+		s.Shut()
+		_, full := s.TryAcquire(t.Context(), 1)
+		_, late := s.Acquire(t.Context(), 1)
+		wantErr(t, full, sema.ErrFull)
+		wantErr(t, late, sema.ErrTimeout)
+		for _, err := range []error{full, late, s.Pass(t.Context())} {
+			if want := "wait until the turnstile is opened: it is shut"; sema.Hint(err) != want {
+				t.Errorf("%v: hint %q, want %q", err, sema.Hint(err), want)
+			}
+		}
+	})
+}

@@ -20,7 +20,7 @@ var (
 )
 
 func init() { // once, whatever -count is
-	fleet.Register("silent", func(ctx context.Context, u *url.URL) (fleet.Store, error) {
+	fleet.Register("unresponsive", func(ctx context.Context, u *url.URL) (fleet.Store, error) {
 		if u.Path == "/own" {
 			return nil, errOwn
 		}
@@ -39,19 +39,19 @@ func TestOpen_WithoutReplyIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStart)
 		defer cancel()
-		_, err := fleet.Open(late, "silent://user:secret@host:1/")
-		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errStart) || sema.Hint(err) == "" || !strings.Contains(err.Error(), "silent://host:1: ") || strings.Contains(err.Error(), "secret") {
+		_, err := fleet.Open(late, "unresponsive://user:secret@host:1/")
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errStart) || sema.Hint(err) == "" || !strings.Contains(err.Error(), "unresponsive://host:1: ") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v, hint %q", err, sema.Hint(err))
 		}
-		if _, err := fleet.Open(t.Context(), "silent://host/own"); !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errOwn) {
+		if _, err := fleet.Open(t.Context(), "unresponsive://host/own"); !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, errOwn) {
 			t.Error(err)
 		}
-		if _, err := fleet.Open(late, "silent://host/access"); err != fleet.FaultAccess {
+		if _, err := fleet.Open(late, "unresponsive://host/access"); err != fleet.FaultAccess {
 			t.Errorf("%v, want the fault: a retry does not help", err)
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := fleet.Open(cancelled, "silent://host/"); err != context.Canceled {
+		if _, err := fleet.Open(cancelled, "unresponsive://host/"); err != context.Canceled {
 			t.Errorf("%v, want the cause", err)
 		}
 	})

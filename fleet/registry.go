@@ -74,7 +74,7 @@ func OpenStore(ctx context.Context, storeURL string) (Store, error) {
 			Detail: fmt.Sprintf("no store for %q URLs (registered: %s)", u.Scheme, known), Advice: "import the package of the store, or x/stores for all"}
 	}
 	store, err := f(ctx, u)
-	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(err, context.Cause(ctx))
 	if err != nil && late && FaultOf(err) == "" && !errors.Is(err, sema.ErrUnavailable) && !errors.Is(err, sema.ErrInvalid) {
 		return nil, fmt.Errorf("%w: open %s://%s: %w", sema.ErrUnavailable, u.Scheme, u.Host, err) // without the user and the password
 	}

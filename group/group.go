@@ -106,7 +106,7 @@ func (g *Group) TryGo(fn func(ctx context.Context) error) bool {
 // an error if fn does not run. That error is not one of the group, which goes on.
 func (g *Group) GoWithin(ctx context.Context, n int64, fn func(ctx context.Context) error) error {
 	if ctx == nil {
-		return g.invalid("nil context")
+		return g.invalid("nil context", "")
 	}
 	return g.start(ctx, n, fn, false)
 }
@@ -121,7 +121,7 @@ func (g *Group) start(ctx context.Context, n int64, fn func(ctx context.Context)
 	case g.ctx.Err() != nil:
 		return g.over()
 	case n < 0:
-		return g.invalid(fmt.Sprintf("negative weight, %d", n))
+		return g.invalid(fmt.Sprintf("negative weight, %d", n), "pass a weight of 0 or more")
 	case g.gate == nil || n == 0:
 		g.workers.run(g, sema.Permit{}, fn)
 		return nil
@@ -146,9 +146,10 @@ func mustHave(fn func(ctx context.Context) error) {
 	}
 }
 
-// invalid returns an ErrInvalid that names the gate.
-func (g *Group) invalid(detail string) error {
-	fault := &sema.Error{Op: "group", Err: sema.ErrInvalid, Detail: detail}
+// invalid returns an ErrInvalid that names the gate. Package sema has the advice for a nil
+// context.
+func (g *Group) invalid(detail, advice string) error {
+	fault := &sema.Error{Op: "group", Err: sema.ErrInvalid, Detail: detail, Advice: advice}
 	if named, ok := g.gate.(interface{ Name() string }); ok {
 		fault.Name = named.Name()
 	}

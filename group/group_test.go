@@ -435,8 +435,8 @@ func TestGroup_InvalidArgumentsNameTheGate(t *testing.T) {
 		`sema: "db": group: invalid argument: negative weight, -2`: g.GoWithin(ctx, -2, run),
 		`sema: "db": group: invalid argument: nil context`:         g.GoWithin(none, 1, run),
 	} {
-		if !errors.Is(err, sema.ErrInvalid) || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
+		if !errors.Is(err, sema.ErrInvalid) || err.Error() != want || sema.Hint(err) == "" {
+			t.Errorf("got  %v, hint %q\nwant %s", err, sema.Hint(err), want)
 		}
 	}
 	if err := g.Wait(); err != nil {

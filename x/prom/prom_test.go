@@ -138,7 +138,7 @@ func TestCollector_ExportsEveryKind(t *testing.T) {
 	for range 2 {
 		work.GoN(2, func(context.Context) error { <-end; return nil })
 	}
-	work.GoWithin(t.Context(), 7, nil) // more than the capacity
+	work.GoWithin(t.Context(), 7, func(context.Context) error { return nil }) // more than the capacity
 
 	client := fleet.New(memstore.New())
 	defer client.Close(context.Background(), fleet.CloseRelease)
