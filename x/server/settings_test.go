@@ -41,7 +41,9 @@ func TestConfigure_TTLIsFixed(t *testing.T) {
 		t.Errorf("ETag %s, was %s: nothing has changed", same.header.Get("ETag"), made.header.Get("ETag"))
 	}
 	s.want(409, "PUT", "/v1/semaphores/declared", `{"ttl": "30s"}`)
-	s.want(404, "GET", "/v1/semaphores/declared", "")
+	if declared := s.want(200, "GET", "/v1/semaphores/declared", ""); declared.body["version"] != 0.0 || declared.body["ttl"] != 60.0 {
+		t.Errorf("%v: a rejected change created it", declared.body)
+	}
 	s.want(400, "PUT", "/v1/semaphores/other", `{"capacity": 4, "ttl": "0s"}`)
 	s.want(400, "PUT", "/v1/semaphores/other", `{"capacity": 4, "ttl": "1ms"}`)
 	client := semav1connect.NewSemaServiceClient(s.http.Client(), s.url)
