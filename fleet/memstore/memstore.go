@@ -27,8 +27,8 @@ type Store struct {
 	clock      func() time.Time
 	mu         sync.Mutex
 	semaphores map[string]*protocol.State
-	sorted     []string // their names, in order; nil if one was created or deleted since
-	tombstones map[string]protocol.Seq
+	sorted     []string               // their names, in order; nil if one was created or deleted since
+	tombstone  protocol.Seq           // the highest of all deleted semaphores, so that their names need not be kept
 	listeners  map[string][]*listener // by instance
 	ticks      bool                   // the clock is the process's own, and a timer expires sessions
 	timer      *time.Timer            // calls tick; nil while no session is open
@@ -47,7 +47,7 @@ func New() *Store {
 func NewWithClock(clock func() time.Time) *Store {
 	return &Store{
 		clock:      clock,
-		semaphores: map[string]*protocol.State{}, tombstones: map[string]protocol.Seq{}, listeners: map[string][]*listener{},
+		semaphores: map[string]*protocol.State{}, listeners: map[string][]*listener{},
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *Store) Open(_ context.Context, name string, c protocol.Config, by proto
 	}
 	if state == nil {
 		var err error
-		if state, err = protocol.New(s.nowLocked(), c, s.tombstones[name]); err != nil {
+		if state, err = protocol.New(s.nowLocked(), c, s.tombstone); err != nil {
 			return 0, protocol.Config{}, err
 		}
 		s.semaphores[name], s.sorted = state, nil
@@ -186,7 +186,7 @@ func (s *Store) Administer(_ context.Context, name string, c fleet.Command) erro
 		if err := state.CheckVersion(c.DeleteVersion); err != nil {
 			return err
 		}
-		s.tombstones[name] = state.Tombstone()
+		s.tombstone = max(s.tombstone, state.Tombstone())
 		delete(s.semaphores, name)
 		s.sorted = nil
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -149,10 +150,10 @@ func missing(err error) bool {
 	return isReply(err, "Function not found") || isReply(err, "unknown command") || isReply(err, "NOPERM")
 }
 
-// install loads the library into all primaries, which replicate it. It returns the
-// READONLY error if all nodes are replicas.
+// install loads the library into all primaries that reply, which replicate it. It fails if
+// there are none: with the READONLY error if all nodes that reply are replicas.
 func (p *program) install(ctx context.Context, client rueidis.Client) error {
-	var readonly error
+	var readonly, failed error
 	loaded := false
 	for _, node := range client.Nodes() {
 		err := node.Do(ctx, node.B().FunctionLoad().Replace().FunctionCode(p.library).Build().ToPipe()).Error()
@@ -162,11 +163,11 @@ func (p *program) install(ctx context.Context, client rueidis.Client) error {
 		case isReply(err, "READONLY"):
 			readonly = err
 		default:
-			return err
+			failed = err
 		}
 	}
 	if loaded {
 		return nil
 	}
-	return readonly
+	return cmp.Or(readonly, failed)
 }

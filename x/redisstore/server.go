@@ -25,37 +25,58 @@ type server struct {
 	hub     *notify.Hub
 	caller
 
-	mu       sync.Mutex // guards the fields below
-	replaced time.Time  // when replace last connected
-	closed   bool
+	mu        sync.Mutex    // guards the fields below
+	replacing chan struct{} // closed when the replacement under way has ended; nil: there is none
+	replaced  time.Time     // when the last one ended
+	closed    bool
 }
 
 // current returns the client to send commands with.
 func (s *server) current() rueidis.Client { return *s.client.Load() }
 
-// replace replaces the client by one with new connections, at most once a second.
-// Commands in flight on the old connections fail.
-func (s *server) replace() {
+// replace replaces the client by one with new connections, at most once a second, and waits
+// for that until ctx ends. Concurrent callers wait for the same one. Commands in flight on
+// the old connections fail.
+func (s *server) replace(ctx context.Context) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || time.Since(s.replaced) < time.Second {
+	if s.replacing == nil && !s.closed && time.Since(s.replaced) >= time.Second {
+		s.replacing = make(chan struct{})
+		go s.reconnect(s.replacing)
+	}
+	done := s.replacing
+	s.mu.Unlock()
+	if done == nil {
 		return
 	}
-	s.replaced = time.Now()
-	fresh, err := s.connect()
-	if err != nil {
-		return // the next command uses the old client
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
-	old := s.current()
-	s.client.Store(&fresh)
-	old.Close()
+}
+
+// reconnect connects again and closes the old client. If that fails, the next command uses
+// the old client.
+func (s *server) reconnect(done chan<- struct{}) {
+	defer close(done)
+	fresh, err := s.connect()
+	s.mu.Lock()
+	s.replacing, s.replaced = nil, time.Now()
+	unused := &fresh
+	if err == nil && !s.closed {
+		unused = s.client.Swap(&fresh)
+	}
+	s.mu.Unlock()
+	if err == nil {
+		(*unused).Close()
+	}
 }
 
 func (s *server) close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.closed = true
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if first {
 		s.current().Close()
 	}
 }
@@ -96,7 +117,7 @@ func (s *Store) run(ctx context.Context, f function, repeatable bool, at locatio
 			continue
 		}
 		if isReply(err, "READONLY") {
-			at.server.replace()
+			at.server.replace(ctx)
 		}
 		if !isTransient(err) || pause > 300*time.Millisecond || !sleep(ctx, pause/2+rand.N(pause)) {
 			return result, explain(ctx, at.server.address, err)
