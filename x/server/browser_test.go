@@ -343,6 +343,21 @@ func TestDashboard_InABrowserCreatesBelowAPrefix(t *testing.T) {
 	s.want(200, "GET", "/v1/semaphores/team-db", "")
 }
 
+// TestDashboard_InABrowserLoggedOutElsewhere checks that a page whose token is no longer valid asks for one,
+// instead of reconnecting for ever.
+func TestDashboard_InABrowserLoggedOutElsewhere(t *testing.T) {
+	t.Parallel()
+	s := start(t, watchers())
+	w := s.window()
+	w.open("/ui/")
+	w.do("log in", chromedp.SendKeys(chromedp.CSS("#token"), "secret-ops\n"))
+	w.shows("#live", "live")
+	w.is(`fetch("/ui/logout", {method: "POST"}).then(() => window.out = true), true`)
+	w.sees("window.out")
+	s.EndStreams()
+	w.shows("h1", "Log in")
+}
+
 // TestDashboard_InABrowserQuestionsInTheirOwnTab opens a question and the form for a new semaphore as
 // pages of their own, as a click with Ctrl does, and checks that their buttons work.
 func TestDashboard_InABrowserQuestionsInTheirOwnTab(t *testing.T) {

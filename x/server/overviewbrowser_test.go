@@ -230,6 +230,12 @@ func TestOverview_NamesAreVisibleAtEveryWidth(t *testing.T) {
 		if !w.is(`(() => { const name = document.querySelector("#rows .name"); return name.clientWidth >= 140 && name.scrollWidth <= name.clientWidth && document.documentElement.scrollWidth <= innerWidth })()`) {
 			t.Errorf("at %d pixels the name is cut, or the page scrolls", width)
 		}
+		if !w.is(`["Name", "In use", "Waiting", "State"].every(text => [...document.querySelectorAll("thead a")].some(a => {
+			const box = a.getBoundingClientRect();
+			return a.textContent === text && box.width > 0 && document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2) === a;
+		}))`) {
+			t.Errorf("at %d pixels a link that sorts cannot be seen", width)
+		}
 	}
 	w.quiet()
 }

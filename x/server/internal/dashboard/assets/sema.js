@@ -58,6 +58,7 @@
       lost();
       if (mine.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
       retry = setTimeout(open, wait);
+      fetch("/ui/", { method: "HEAD" }).then(reply => { if (reply.status === 401) location.reload(); }, () => {}); // the page asks for a token
       wait = Math.min(2 * wait, 15000);
     });
   }
