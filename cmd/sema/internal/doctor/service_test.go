@@ -152,7 +152,7 @@ func TestOpenFinding_StoreBehindAService(t *testing.T) {
 	t.Parallel()
 	away := fmt.Errorf("sema service at h:1: %w: cannot reach redis at r:1: connection refused", sema.ErrUnavailable)
 	stopped := fmt.Errorf("sema service at h:1: %w: redis at r:1 did not reply in time", sema.ErrUnavailable)
-	silent := fmt.Errorf("%w: the sema service at h:1 did not reply: %w", sema.ErrUnavailable, context.DeadlineExceeded)
+	unresponsive := fmt.Errorf("%w: the sema service at h:1 did not reply: %w", sema.ErrUnavailable, context.DeadlineExceeded)
 	for _, c := range []struct {
 		url      string
 		err      error
@@ -160,7 +160,7 @@ func TestOpenFinding_StoreBehindAService(t *testing.T) {
 		isStores bool
 	}{
 		{"sema://h:1", away, "open", true}, {"semas://h:1", away, "open", true}, {"redis://h:1", away, "open", false},
-		{"sema://h:1", stopped, "open", true}, {"sema://h:1", silent, "reply", false},
+		{"sema://h:1", stopped, "open", true}, {"sema://h:1", unresponsive, "reply", false},
 	} {
 		u, err := store.Parse(c.url)
 		if err != nil {
