@@ -29,7 +29,7 @@ func TestExitCodes_OfCommands(t *testing.T) {
 		"a shell command line":            {127, []string{"no shell in between"}, []string{"run", "x", "--", "echo a | cat"}},
 		"not executable":                  {126, []string{"permission denied"}, []string{"run", "x", "--", text}},
 		"no name":                         {64, []string{"sema: missing NAME\nhint: write: sema run NAME -- COMMAND\n"}, []string{"run"}},
-		"missing dashes":                  {64, []string{"sema: missing -- before the command\nhint: write: sema run x -- true\n"}, []string{"run", "x", "true"}},
+		"missing dashes":                  {64, []string{"sema: missing -- before the command\nhint: write: sema run x -- echo 'a b' c\n"}, []string{"run", "x", "echo", "a b", "c"}},
 		"no command":                      {64, []string{"missing COMMAND after the --"}, []string{"run", "x", "--"}},
 		"two names":                       {64, []string{"2 names before the --"}, []string{"run", "x", "y", "--", "true"}},
 		"no such flag":                    {64, []string{"--frob"}, []string{"run", "x", "--frob", "--", "true"}},

@@ -177,7 +177,7 @@ func unreached(err error, connect *pgconn.ConnectError) error {
 		err = netfault.ErrPlain
 	}
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
-		return &netfault.Error{Fault: fleet.FaultReadOnly, Text: fmt.Sprintf("no server is a primary: promote a standby, or start the primary (%v)", err), Cause: err}
+		return &netfault.Error{Fault: fleet.FaultReadOnly, Text: fmt.Sprintf("no server accepts changes: promote a standby, start the primary, or set default_transaction_read_only to off (%v)", err), Cause: err}
 	}
 	hasCert := connect.Config != nil && connect.Config.TLSConfig != nil && len(connect.Config.TLSConfig.Certificates) > 0
 	if why := netfault.Explain(err, settingNames, hasCert); why != nil {

@@ -120,5 +120,5 @@ func TestErrors_HaveTheirFaults(t *testing.T) {
 	store.Close()
 	all := fmt.Sprintf("postgres://postgres@/postgres?host=127.0.0.1,127.0.0.1&port=%d,%d&target_session_attrs=read-write", server.Port, standby.Port)
 	server.Stop()
-	wantFault(t, all, fleet.FaultReadOnly, "promote a standby, or start the primary (")
+	wantFault(t, all, fleet.FaultReadOnly, "no server accepts changes: promote a standby, start the primary, or set default_transaction_read_only to off (")
 }

@@ -84,7 +84,8 @@ func explain(ctx context.Context, address string, err error) error {
 	if why := netfault.Explain(err, settingNames, false); why != nil {
 		return unreachable(address, why)
 	}
-	if errors.Is(err, context.DeadlineExceeded) { // of this package, not of the caller
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() { // of this package, not of the caller
 		why := &netfault.Error{Fault: fleet.FaultConnection, Text: "it accepts connections, but did not reply in time; check that it is not stopped or overloaded", Cause: err}
 		return unreachable(address, why)
 	}

@@ -66,7 +66,7 @@ func (s *Store) check(ctx context.Context) error {
 		if explained := s.diagnose(to); explained != nil {
 			return s.unreachable(to, explained)
 		}
-		return fmt.Errorf("%w: %w (hint: check %s)", sema.ErrUnavailable, err, s.expected())
+		return fmt.Errorf("%w: %w (hint: check that its store replies: /readyz?verbose; and %s)", sema.ErrUnavailable, err, s.expected())
 	}
 	return err
 }

@@ -29,8 +29,8 @@ STATUS is open, full, draining ('sema drain'), paused (capacity 0) or rising (th
 capacity is being raised, see 'sema set --ramp'). At a terminal, long names are cut
 in the middle; -o wide and -o json have complete names. Over sema:// they also have
 what the server has measured in the last 5 minutes: grants a second, the 99th
-percentiles of waits and holds, and how long the first of the queue has waited. --limit and --after list a part;
-the number of further semaphores is printed to stderr.
+percentiles of waits and holds, and how long the first of the queue has waited. --limit
+and --after list a part; the number of further semaphores is printed to stderr.
 
 Over sema:// the list has declared semaphores before their first use. On host: it has all
 semaphores of the directory, also unused ones. Damaged and foreign files in the directory

@@ -97,12 +97,19 @@ func openFinding(u store.URL, err error) fleet.Finding {
 		f.Check, f.Advice = "authenticate", advice
 	} else if errors.As(err, &coded) {
 		f.Advice = "check the path, and that this user can write to its directory: 'sema serve', or the first acquire, creates the file"
-	} else if c, known := causeOf(err); known {
+	} else if c, known := causeOf(err); known && !(c.check == "reply" && isStoreOfService(u, err)) {
 		f.Check, f.Advice = c.check, c.advice
-	} else if s := u.Scheme(); (s == "sema" || s == "semas") && errors.Is(err, sema.ErrUnavailable) {
+	} else if isStoreOfService(u, err) {
 		f.Advice = "the server replies, but its store does not: run 'sema doctor --store URL' with the store of the server"
 	}
 	return f
+}
+
+// isStoreOfService reports whether a service has replied that its store is unavailable. The errors
+// of a service that cannot be reached, or does not reply, name it "the sema service".
+func isStoreOfService(u store.URL, err error) bool {
+	s := u.Scheme()
+	return (s == "sema" || s == "semas") && errors.Is(err, sema.ErrUnavailable) && !strings.Contains(err.Error(), "the sema service at")
 }
 
 // useFinding returns the finding for a store that was reached but fails a step.

@@ -151,13 +151,23 @@ func TestDoctor_Service(t *testing.T) {
 func TestOpenFinding_StoreBehindAService(t *testing.T) {
 	t.Parallel()
 	away := fmt.Errorf("sema service at h:1: %w: cannot reach redis at r:1: connection refused", sema.ErrUnavailable)
-	for url, want := range map[string]bool{"sema://h:1": true, "semas://h:1": true, "redis://h:1": false} {
-		u, err := store.Parse(url)
+	stopped := fmt.Errorf("sema service at h:1: %w: redis at r:1 did not reply in time", sema.ErrUnavailable)
+	unresponsive := fmt.Errorf("%w: the sema service at h:1 did not reply: %w", sema.ErrUnavailable, context.DeadlineExceeded)
+	for _, c := range []struct {
+		url      string
+		err      error
+		check    string
+		isStores bool
+	}{
+		{"sema://h:1", away, "open", true}, {"semas://h:1", away, "open", true}, {"redis://h:1", away, "open", false},
+		{"sema://h:1", stopped, "open", true}, {"sema://h:1", unresponsive, "reply", false},
+	} {
+		u, err := store.Parse(c.url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := openFinding(u, away); strings.Contains(f.Advice, "store of the server") != want {
-			t.Errorf("%s: %+v", url, f)
+		if f := openFinding(u, c.err); f.Check != c.check || strings.Contains(f.Advice, "store of the server") != c.isStores {
+			t.Errorf("%s: %+v", c.url, f)
 		}
 	}
 }

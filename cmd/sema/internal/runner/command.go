@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,7 +114,7 @@ Exit codes: the command's own, and
 			case dash < 0 && len(args) == 1:
 				return exit.Misuse("missing COMMAND").With("write: sema run %s -- COMMAND", printable.Arg(args[0]))
 			case dash < 0:
-				return exit.Misuse("missing -- before the command").With("write: sema run %s -- %s", printable.Arg(args[0]), printable.Arg(args[1]))
+				return exit.Misuse("missing -- before the command").With("write: sema run %s -- %s", printable.Arg(args[0]), quoted(args[1:]))
 			case dash != 1:
 				return exit.Misuse("%d names before the --", dash).With(line)
 			case len(args) == 1:
@@ -159,6 +160,15 @@ Exit codes: the command's own, and
 	flags.Duration(c.Flags(), &killAfter, "kill-after", 0, "send SIGKILL `DURATION` after the first signal that ends the command (default: only when the lease is lost)")
 	c.Flags().IntVar(&onFull, "on-full", exit.NoPermit, "exit with `CODE` if there is no permit")
 	return c
+}
+
+// quoted returns a command as a shell reads it.
+func quoted(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = printable.Arg(word)
+	}
+	return strings.Join(words, " ")
 }
 
 // completeDevices lists the kinds of devices for a shell.
