@@ -52,7 +52,7 @@ type result struct {
 // Main runs the program with the arguments that follow its name.
 func Main(args []string) error {
 	flags := flag.NewFlagSet("bench growth", flag.ExitOnError)
-	only := flags.String("only", "", "run only curves whose name contains this")
+	only := flags.String("only", "", "run only curves whose name contains this, and replace only their sections")
 	quick := flags.Bool("quick", false, "only sizes up to 100, once: to see that it runs; writes no file")
 	onlyPrint := flags.Bool("print", false, "print the figures, write no file")
 	doc := flags.String("doc", "../docs/growth.md", "the file into which the figures are written, between its marks")
@@ -78,10 +78,10 @@ func Main(args []string) error {
 	}
 	text := markdown(results, filepath.Base(*plots))
 	fmt.Print(text)
-	if *quick || *onlyPrint || *only != "" {
+	if *quick || *onlyPrint {
 		return nil
 	}
-	return write(results, text, *doc, *plots)
+	return write(results, text, *doc, *plots, *only == "")
 }
 
 // curves returns all curves.
@@ -192,16 +192,20 @@ func figure(v float64) string {
 
 const beginMark, endMark = "<!-- growth -->\n", "<!-- end -->"
 
-// write writes the figures between the marks of the document, and the charts.
-func write(results []result, text, doc, plots string) error {
+// write writes the figures between the marks of the document, and the charts. Unless all curves
+// were measured, the sections of the others stay.
+func write(results []result, text, doc, plots string, all bool) error {
 	old, err := os.ReadFile(doc)
 	if err != nil {
 		return err
 	}
 	before, rest, found := strings.Cut(string(old), beginMark)
-	_, after, closed := strings.Cut(rest, endMark)
+	present, after, closed := strings.Cut(rest, endMark)
 	if !found || !closed {
 		return fmt.Errorf("%s: no marks %q … %q", doc, strings.TrimSpace(beginMark), endMark)
+	}
+	if !all {
+		text = replaceSections(present, text)
 	}
 	if err := os.WriteFile(doc, []byte(before+beginMark+text+endMark+after), 0o644); err != nil {
 		return err
@@ -217,6 +221,24 @@ func write(results []result, text, doc, plots string) error {
 	}
 	return nil
 }
+
+// replaceSections returns the present text with those sections of text that have the same
+// titles. A section with a new title is added at the end.
+func replaceSections(present, text string) string {
+	sections := strings.Split(present, sectionMark)
+	for _, section := range strings.Split(text, sectionMark)[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		i := slices.IndexFunc(sections, func(old string) bool { return strings.HasPrefix(old, title+"\n") })
+		if i < 0 {
+			sections = append(sections, section)
+		} else {
+			sections[i] = section
+		}
+	}
+	return strings.Join(sections, sectionMark)
+}
+
+const sectionMark = "\n## "
 
 // tenfold returns 10, 100, … up to most.
 func tenfold(from, most int) (sizes []int) {

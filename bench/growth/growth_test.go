@@ -56,7 +56,7 @@ func TestMarkdown_MarksWhatRises(t *testing.T) {
 	if err := os.WriteFile(doc, []byte("before\n"+beginMark+"old\n"+endMark+"after\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := write([]result{r}, markdown([]result{r}, "p"), doc, filepath.Join(dir, "p")); err != nil {
+	if err := write([]result{r}, markdown([]result{r}, "p"), doc, filepath.Join(dir, "p"), true); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(doc)
@@ -70,5 +70,12 @@ func TestMarkdown_MarksWhatRises(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "p", "c.svg")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReplaceSections_KeepsTheOthers(t *testing.T) {
+	got := replaceSections("head\n\n## A\n1\n\n## AB\n2\n\n## C\n3\n", "new head\n\n## AB\n4\n\n## D\n5\n")
+	if want := "head\n\n## A\n1\n\n## AB\n4\n\n## C\n3\n\n## D\n5\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
