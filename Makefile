@@ -70,9 +70,10 @@ $(BIN)/staticcheck: tools/go.mod tools/go.sum
 	cd tools && GOWORK=off go build -o ../$(BIN)/ honnef.co/go/tools/cmd/staticcheck
 
 # Timeouts end what is stuck, also on a machine that is slow and busy: CI ends a run
-# after 90 minutes.
+# after 90 minutes. One package more than processors at a time, since many tests wait for
+# servers and browsers.
 race:
-	go test -race -timeout 30m $(PACKAGES)
+	go test -race -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 30m $(PACKAGES)
 
 # Every store through thousands of histories, and ten thousand clients that wait:
 # too much for the race detector.

@@ -53,7 +53,7 @@ type result struct {
 func Main(args []string) error {
 	flags := flag.NewFlagSet("bench growth", flag.ExitOnError)
 	only := flags.String("only", "", "run only curves whose name contains this, and replace only their sections")
-	quick := flags.Bool("quick", false, "only sizes up to 100, once: to see that it runs; writes no file")
+	quick := flags.Bool("quick", false, "only the two smallest sizes, up to 100, once: to see that it runs; writes no file")
 	onlyPrint := flags.Bool("print", false, "print the figures, write no file")
 	doc := flags.String("doc", "../docs/growth.md", "the file into which the figures are written, between its marks")
 	plots := flags.String("plots", "../docs/growth", "the directory of the charts")
@@ -101,6 +101,7 @@ func (c curve) measure(rounds int, quick bool, progress io.Writer) result {
 	sizes = slices.Compact(sizes)
 	if quick {
 		sizes = slices.DeleteFunc(sizes, func(n int) bool { return n > 100 })
+		sizes = sizes[:min(2, len(sizes))]
 	}
 	for _, size := range sizes {
 		began := time.Now()
