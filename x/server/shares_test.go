@@ -49,7 +49,10 @@ func TestMetrics_ShareOfATenant(t *testing.T) {
 	}
 	ops := s.tab()
 	ops.login("ops-0123456789")
-	ops.get(200, "/ui/store").contains(t, "17 semaphores have no metrics", "limits.series is 6", "token:greedy has 3 of these series", "limits.names")
+	waitFor(t, "the page counts all semaphores", func() bool {
+		return strings.Contains(ops.get(200, "/ui/store").text, "17 semaphores have no metrics")
+	})
+	ops.get(200, "/ui/store").contains(t, "limits.series is 6", "token:greedy has 3 of these series", "limits.names")
 }
 
 // blind is a store that cannot be listed: it replies too late.
